@@ -1,0 +1,1 @@
+//! Confinement: Landlock, seccomp, notification, namespaces, descriptors, limits, roles.

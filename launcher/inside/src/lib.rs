@@ -1,0 +1,1 @@
+//! The agent's side of the wall: its view of the files, granted changes, sockets.

@@ -1,0 +1,1 @@
+//! The network's side of the wall: resolver, connections, gateway, retriever processes.

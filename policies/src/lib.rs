@@ -1,0 +1,1 @@
+//! The policy model and its matchers; no I/O.

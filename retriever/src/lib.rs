@@ -1,0 +1,1 @@
+//! The retriever: fetch, extract, distil.

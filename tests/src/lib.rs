@@ -1,0 +1,1 @@
+//! Support for scenarios, hostile programs and benchmarks.
