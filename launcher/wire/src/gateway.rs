@@ -35,6 +35,9 @@ pub struct GatewayStart {
     pub phantom: Option<String>,
     /// Further trust anchors, DER, that the user's policy names.
     pub roots: Vec<Vec<u8>>,
+    /// Instead of serving, try these escapes and report (only `picktwo verify` sets it).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<String>,
 }
 
 /// One pinned model API.
@@ -105,6 +108,15 @@ pub enum FromGateway {
         rule: String,
         /// Where in the body and why.
         reason: String,
+    },
+    /// Result of one probe, in the order asked.
+    Probe {
+        /// Probe id.
+        id: String,
+        /// `denied`, `escaped` or `unavailable`.
+        outcome: String,
+        /// The errno, 0 if there was none.
+        errno: i32,
     },
 }
 
