@@ -1,7 +1,8 @@
-//! What the launcher asks of the session's init about internet sockets.
+//! What the launcher asks of the session's init about sockets.
 //!
 //! The session has a network namespace of its own, and the launcher's Landlock domain refuses every TCP `bind` and
-//! `connect`. Sockets are therefore made, bound and connected by the init, which lives in that namespace. The launcher
+//! `connect`. Sockets are therefore made by the init, which lives in that namespace (UNIX ones too: their abstract names
+//! are those of the namespace that they were made in), and internet ones are bound and connected there. The launcher
 //! decides; the init only performs, on the descriptor that comes with the request, and **never blocks**: the launcher
 //! sends `Connect` only for descriptors that are in non-blocking mode at that moment, and waits itself.
 //!
@@ -17,8 +18,9 @@ pub const ADDRESS_MAX: usize = 128;
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum SocketRequest {
     /// `socket(domain, kind | SOCK_CLOEXEC, protocol)` in the session's network namespace. The reply carries one descriptor.
-    /// `domain` is `AF_INET` or `AF_INET6`; `kind` is `SOCK_STREAM` or `SOCK_DGRAM`, with `SOCK_NONBLOCK` where the caller
-    /// asked for it; `protocol` is 0 or the one of the kind. The init refuses anything else with `EACCES`.
+    /// `domain` is `AF_INET` or `AF_INET6` with `SOCK_STREAM` or `SOCK_DGRAM`, or `AF_UNIX` with `SOCK_STREAM`; `kind` has
+    /// `SOCK_NONBLOCK` where the caller asked for it; `protocol` is 0 or the one of the kind. The init refuses anything else
+    /// with `EACCES`.
     Socket {
         /// Address family.
         domain: i32,
