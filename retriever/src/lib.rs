@@ -4,5 +4,6 @@
 //! [`filter::check`] and [`render::render`] are the two parts that other processes use; they neither open nor parse anything
 //! from the web.
 
+pub mod fetch;
 pub mod filter;
 pub mod render;
