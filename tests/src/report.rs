@@ -1,0 +1,39 @@
+//! Tests that cannot run here say so by name. A test that silently passes because something is missing proves nothing.
+
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Reports that the test `name` was not run, past the test harness's capture, and appends the line to the file that
+/// `PICKTWO_NOT_RUN` names, so that a caller can count over several test programs.
+///
+/// # Panics
+/// If `PICKTWO_REQUIRE=all`: then everything has to run. Also if the file cannot be written.
+pub fn not_run(name: &str, reason: &str) {
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    let line = format!("NOT RUN {name}: {reason}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("PICKTWO_NOT_RUN") {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|mut f| f.write_all(line.as_bytes()))
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+    let required = std::env::var_os("PICKTWO_REQUIRE").is_some_and(|v| v == "all");
+    assert!(
+        !required,
+        "{name} has to run (PICKTWO_REQUIRE=all), but: {reason}"
+    );
+}
+
+/// How many tests of this process were not run.
+#[must_use]
+pub fn not_run_count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
