@@ -3,6 +3,7 @@
 //!
 //! What a test asserts is decided out here, from the host, never by what a confined process says about itself.
 
+pub mod agents;
 pub mod http;
 pub mod model;
 pub mod pages;

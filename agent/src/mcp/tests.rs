@@ -155,7 +155,7 @@ fn requests_of_the_newest_revision_need_no_handshake() {
 }
 
 #[test]
-fn an_answer_comes_as_an_envelope_and_as_typed_content() {
+fn an_answer_comes_as_an_envelope_and_typed_for_programs() {
     let launcher = answering();
     let mut message = fetch(
         7,
@@ -173,7 +173,7 @@ fn an_answer_comes_as_an_envelope_and_as_typed_content() {
     assert_eq!(replies[1]["id"], 7);
     assert_eq!(result["isError"], false);
     assert_eq!(
-        result["structuredContent"]["answer"][0]["text"],
+        result["_meta"]["picktwo/answer"]["answer"][0]["text"],
         "It is 42."
     );
     let text = result["content"][0]["text"].as_str().unwrap();

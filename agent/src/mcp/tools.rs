@@ -16,6 +16,9 @@ use picktwo_wire::{
 use serde_json::{Map, Value, json};
 
 const WEB_FETCH: &str = "web_fetch";
+/// Where a result carries the typed answer for programs. It is not `structuredContent`: Claude Code 2.1.332 and Codex 0.171.0
+/// show that to the model *instead* of the text, and the envelope would be lost.
+const META_ANSWER: &str = "picktwo/answer";
 /// Tokens of the largest answer, at about four bytes each.
 const MAX_BUDGET: u32 = (MAX_ANSWER / 4) as u32;
 
@@ -126,7 +129,7 @@ pub(super) fn call(
         Ok(Reply::Answer { answer }) => json!({
             "content": [{"type": "text", "text": envelope(&answer, &Nonce::fresh())}],
             "isError": false,
-            "structuredContent": answer,
+            "_meta": {META_ANSWER: answer},
         }),
         Ok(Reply::Refused { rule, reason }) => error(&format!(
             "Refused by picktwo ({rule}): {reason} This is a decision of the user's policy: do not retry with the same \

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::{
     io::{self, Write},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -199,7 +199,8 @@ struct State {
 }
 
 impl ModelServer {
-    /// Serves `script` on every protocol. With `PICKTWO_TEST_LOG=DIR` every request is also written to a file there.
+    /// Serves `script` on every protocol. With `PICKTWO_TEST_LOG=DIR` every request is also written to a file
+    /// there, in a directory of this server's.
     ///
     /// # Errors
     /// Those of `bind`.
@@ -209,7 +210,7 @@ impl ModelServer {
             requests: Mutex::new(Vec::new()),
             problems: Mutex::new(Vec::new()),
             furthest: AtomicUsize::new(0),
-            log: std::env::var_os("PICKTWO_TEST_LOG").map(PathBuf::from),
+            log: std::env::var_os("PICKTWO_TEST_LOG").map(|dir| log_directory(Path::new(&dir))),
         });
         let served = Arc::clone(&state);
         let server = Server::start(move |request, responder| served.handle(request, responder))?;
@@ -363,6 +364,12 @@ impl State {
             .unwrap_or_else(PoisonError::into_inner)
             .push(text);
     }
+}
+
+/// One directory for each server of each test process.
+fn log_directory(base: &Path) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    base.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
 fn misbehave(fault: &Fault, responder: &mut Responder<'_>) -> io::Result<()> {
