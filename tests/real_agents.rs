@@ -49,18 +49,29 @@ fn drive(agent: Agent) {
 
     if !toggled.reached(STEP) {
         running.kill();
-        panic!("the refused write never came: {:?}\n{}", model.problems(), running.finish(STEP).unwrap().all());
+        panic!(
+            "the refused write never came: {:?}\n{}",
+            model.problems(),
+            running.finish(STEP).unwrap().all()
+        );
     }
     let session = scene.session(STEP).unwrap();
     assert_eq!(session.mode, "read-only");
-    assert!(!scene.work().join("out.txt").exists(), "a read-only session wrote a file");
+    assert!(
+        !scene.work().join("out.txt").exists(),
+        "a read-only session wrote a file"
+    );
     let mode = scene.run(["mode", &session.id, "edit"], STEP).unwrap();
     assert_eq!(mode.code(), 0, "{}", mode.all());
     toggled.open();
 
     if !answered.reached(STEP) {
         running.kill();
-        panic!("the answer never came: {:?}\n{}", model.problems(), running.finish(STEP).unwrap().all());
+        panic!(
+            "the answer never came: {:?}\n{}",
+            model.problems(),
+            running.finish(STEP).unwrap().all()
+        );
     }
     let search = search(&scene, &session, &secrets);
     answered.open();
@@ -69,7 +80,10 @@ fn drive(agent: Agent) {
     assert_eq!(model.problems(), Vec::<String>::new(), "{}", finished.all());
     assert_eq!(finished.code(), 0, "{}", finished.all());
     assert!(finished.stdout.contains("finished as told"), "{}", finished.all());
-    assert_eq!(std::fs::read_to_string(scene.work().join("out.txt")).unwrap(), "written");
+    assert_eq!(
+        std::fs::read_to_string(scene.work().join("out.txt")).unwrap(),
+        "written"
+    );
     nothing_crossed(agent, &search, &secrets, &model, &pages);
 }
 
@@ -78,17 +92,25 @@ fn script(agent: Agent, scene: &Scene, pages: &Pages, toggled: &Gate, answered: 
     let question = json!({"url": pages.url("/limits"), "question": "How many widgets may a frobnicator hold?"});
     Script::new()
         .then(agent.read(&scene.work().join("notes.txt")))
-        .then(agent.write(&out, "refused").expecting("the note", |s| s.last().contains("the first note")))
+        .then(
+            agent
+                .write(&out, "refused")
+                .expecting("the note", |s| s.last().contains("the first note")),
+        )
         .then(
             agent
                 .write(&out, "written")
-                .expecting("an ordinary error of a read-only file system", move |s| agent.write_was_refused(s))
+                .expecting("an ordinary error of a read-only file system", move |s| {
+                    agent.write_was_refused(s)
+                })
                 .at(toggled),
         )
         .then(
             agent
                 .shell("wc -c < out.txt; echo \"shell of $PPID\"")
-                .expecting("a write without an error", move |s| !s.last_is_error() && !agent.write_was_refused(s)),
+                .expecting("a write without an error", move |s| {
+                    !s.last_is_error() && !agent.write_was_refused(s)
+                }),
         )
         .then(agent.fetch(question).expecting("the shell's output", |s| {
             s.last().contains('7') && s.last().contains("shell of ")
@@ -126,8 +148,14 @@ impl Secrets {
     fn new() -> Self {
         let mut bytes = [0u8; 16];
         std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
-        let words: Vec<String> = bytes.chunks(8).map(|c| c.iter().map(|b| format!("{b:02x}")).collect()).collect();
-        Self { key: format!("sk-real-{}", words[0]), marker: format!("RAWMARK{}", words[1]) }
+        let words: Vec<String> = bytes
+            .chunks(8)
+            .map(|c| c.iter().map(|b| format!("{b:02x}")).collect())
+            .collect();
+        Self {
+            key: format!("sk-real-{}", words[0]),
+            marker: format!("RAWMARK{}", words[1]),
+        }
     }
 
     /// The marker is in visible text that answers another question, in hidden text, in an attribute and in a comment.
@@ -147,8 +175,11 @@ impl Secrets {
 
 /// Looks through every process inside, and through every file that the inside can write, while the agent waits for its model.
 fn search(scene: &Scene, session: &SessionLine, secrets: &Secrets) -> Search {
-    let needles =
-        [Needle::new("key", &secrets.key), Needle::new("marker", &secrets.marker), Needle::new("answer", ANSWER)];
+    let needles = [
+        Needle::new("key", &secrets.key),
+        Needle::new("marker", &secrets.marker),
+        Needle::new("answer", ANSWER),
+    ];
     let mut search = Search::default();
     let inside = processes::inside(session.pid);
     assert!(inside.len() >= 2, "an init and an agent at least: {inside:?}");
@@ -173,11 +204,18 @@ fn search(scene: &Scene, session: &SessionLine, secrets: &Secrets) -> Search {
 }
 
 fn nothing_crossed(agent: Agent, search: &Search, secrets: &Secrets, model: &ModelServer, pages: &Pages) {
-    assert!(search.has("answer"), "the search does not even find what is there: {search:?}");
+    assert!(
+        search.has("answer"),
+        "the search does not even find what is there: {search:?}"
+    );
     assert!(!search.has("key"), "the real key is inside: {search:?}");
     assert!(!search.has("marker"), "raw text of the page is inside: {search:?}");
     // An ordinary user may not look into a process that made itself unreadable; root may look everywhere.
-    let gaps: Vec<&String> = search.unreadable.keys().filter(|place| !place.contains("picktwo: init")).collect();
+    let gaps: Vec<&String> = search
+        .unreadable
+        .keys()
+        .filter(|place| !place.contains("picktwo: init"))
+        .collect();
     assert!(gaps.is_empty(), "not searched: {:?}", search.unreadable);
 
     let requests = model.requests();
@@ -187,11 +225,26 @@ fn nothing_crossed(agent: Agent, search: &Search, secrets: &Secrets, model: &Mod
             Agent::Codex => "authorization",
         };
         let sent = request.header(name).unwrap_or_default();
-        assert_eq!(sent.trim_start_matches("Bearer "), secrets.key, "the gateway adds the key: {:?}", request.headers);
-        assert!(!Needle::new("marker", &secrets.marker).is_in(&request.bytes()), "the model got raw text of the page");
-        assert!(!Needle::new("key", &secrets.key).is_in(&request.body), "the agent knew the key");
+        assert_eq!(
+            sent.trim_start_matches("Bearer "),
+            secrets.key,
+            "the gateway adds the key: {:?}",
+            request.headers
+        );
+        assert!(
+            !Needle::new("marker", &secrets.marker).is_in(&request.bytes()),
+            "the model got raw text of the page"
+        );
+        assert!(
+            !Needle::new("key", &secrets.key).is_in(&request.body),
+            "the agent knew the key"
+        );
     }
     let fetched = pages.requests();
-    assert!(fetched.iter().all(|r| r.method == "GET" && r.header("cookie").is_none() && r.header("referer").is_none()));
+    assert!(
+        fetched
+            .iter()
+            .all(|r| r.method == "GET" && r.header("cookie").is_none() && r.header("referer").is_none())
+    );
     assert!(fetched.iter().any(|r| r.target == "/limits"), "{fetched:?}");
 }

@@ -26,10 +26,14 @@ impl Install {
                 .chain([PathBuf::from("/var/cache/picktwo-agents")])
                 .collect(),
         };
-        places.iter().find(|dir| dir.join("installed").is_file()).map(|dir| Self { dir: dir.clone() }).ok_or_else(|| {
-            let looked: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-            format!("no agents in {} (run tests/agents/install)", looked.join(" or "))
-        })
+        places
+            .iter()
+            .find(|dir| dir.join("installed").is_file())
+            .map(|dir| Self { dir: dir.clone() })
+            .ok_or_else(|| {
+                let looked: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
+                format!("no agents in {} (run tests/agents/install)", looked.join(" or "))
+            })
     }
 
     /// Where they are.
@@ -68,7 +72,13 @@ impl Agent {
     #[must_use]
     pub fn arguments(self, prompt: &str) -> Vec<String> {
         let words: &[&str] = match self {
-            Self::Claude => &["-p", prompt, "--model", "claude-sonnet-4-5", "--dangerously-skip-permissions"],
+            Self::Claude => &[
+                "-p",
+                prompt,
+                "--model",
+                "claude-sonnet-4-5",
+                "--dangerously-skip-permissions",
+            ],
             Self::Codex => &[
                 "exec",
                 "--skip-git-repo-check",
@@ -106,7 +116,10 @@ impl Agent {
                     ("DISABLE_AUTOUPDATER", "1"),
                     ("ENABLE_TOOL_SEARCH", "false"),
                 ];
-                (args.map(str::to_owned).into(), env.map(|(k, v)| (k, v.to_owned())).into())
+                (
+                    args.map(str::to_owned).into(),
+                    env.map(|(k, v)| (k, v.to_owned())).into(),
+                )
             }
             Self::Codex => {
                 let provider = format!(
@@ -123,7 +136,10 @@ impl Agent {
                     "features.plugins=false",
                     "features.apps=false",
                 ];
-                let args = settings.iter().flat_map(|s| ["-c".to_owned(), (*s).to_owned()]).collect();
+                let args = settings
+                    .iter()
+                    .flat_map(|s| ["-c".to_owned(), (*s).to_owned()])
+                    .collect();
                 (args, vec![("OPENAI_API_KEY", "test-key".to_owned())])
             }
         }
@@ -151,7 +167,10 @@ impl Agent {
     #[must_use]
     pub fn shell(self, command: &str) -> Turn {
         match self {
-            Self::Claude => Turn::call("Bash", json!({"command": command, "description": "a step of the script"})),
+            Self::Claude => Turn::call(
+                "Bash",
+                json!({"command": command, "description": "a step of the script"}),
+            ),
             Self::Codex => Turn::call("exec_command", json!({"cmd": command})),
         }
     }

@@ -201,10 +201,7 @@ where
     Ok(())
 }
 
-fn read_request(
-    reader: &mut BufReader<TcpStream>,
-    stream: &mut TcpStream,
-) -> io::Result<Option<Request>> {
+fn read_request(reader: &mut BufReader<TcpStream>, stream: &mut TcpStream) -> io::Result<Option<Request>> {
     let mut head = reader.by_ref().take(MAX_HEAD);
     let mut line = String::new();
     if head.read_line(&mut line)? == 0 {
@@ -225,9 +222,7 @@ fn read_request(
         if line.is_empty() {
             break;
         }
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| bad("header without colon"))?;
+        let (name, value) = line.split_once(':').ok_or_else(|| bad("header without colon"))?;
         headers.push((name.to_owned(), value.trim().to_owned()));
     }
     let mut request = Request {

@@ -11,3 +11,4 @@ pub mod processes;
 pub mod report;
 pub mod run;
 pub mod scene;
+pub mod tree;

@@ -83,16 +83,11 @@ impl Pages {
     /// # Errors
     /// Those of `bind`.
     pub fn start<P: Into<String>>(routes: impl IntoIterator<Item = (P, Page)>) -> io::Result<Self> {
-        let routes: HashMap<String, Page> = routes
-            .into_iter()
-            .map(|(path, page)| (path.into(), page))
-            .collect();
+        let routes: HashMap<String, Page> = routes.into_iter().map(|(path, page)| (path.into(), page)).collect();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&requests);
         let server = Server::start(move |request, responder| {
-            log.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(request.clone());
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
             answer(routes.get(request.path()), responder)
         })?;
         Ok(Self { server, requests })
@@ -113,10 +108,7 @@ impl Pages {
     /// Every request so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -124,9 +116,7 @@ fn answer(page: Option<&Page>, responder: &mut Responder<'_>) -> io::Result<()> 
     const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
     match page {
         None => responder.full(404, &[HTML], b"<p>not found</p>"),
-        Some(Page::Document { media_type, body }) => {
-            responder.full(200, &[("content-type", media_type)], body)
-        }
+        Some(Page::Document { media_type, body }) => responder.full(200, &[("content-type", media_type)], body),
         Some(Page::Gzip { media_type, body }) => {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
             encoder.write_all(body)?;

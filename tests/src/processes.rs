@@ -34,12 +34,7 @@ impl Process {
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let field = |name: &str| {
-            status
-                .lines()
-                .find_map(|l| l.strip_prefix(name))
-                .map(str::trim)
-        };
+        let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
         let cmdline = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let title = cmdline.split(|&b| b == 0).next().unwrap_or_default();
         Some(Self {
@@ -129,11 +124,7 @@ impl Needle {
     /// If `text` has fewer than 8 bytes: it would be found by chance.
     #[must_use]
     pub fn new(name: &str, text: &str) -> Self {
-        assert!(
-            text.len() >= 8,
-            "a needle of {} bytes is found by chance",
-            text.len()
-        );
+        assert!(text.len() >= 8, "a needle of {} bytes is found by chance", text.len());
         let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let longest = wide.len();
         let forms = [text.as_bytes(), &wide]
@@ -170,9 +161,7 @@ impl Search {
     /// Whether `needle` was found anywhere.
     #[must_use]
     pub fn has(&self, needle: &str) -> bool {
-        self.found
-            .iter()
-            .any(|f| f.starts_with(&format!("{needle}: ")))
+        self.found.iter().any(|f| f.starts_with(&format!("{needle}: ")))
     }
 
     /// Environment, arguments and memory of a process.
@@ -242,9 +231,7 @@ impl Search {
                         Ok(n) => {
                             data.truncate(n);
                             self.memory += n as u64;
-                            self.note(&data, needles, || {
-                                format!("memory of {place}, {}", map.name)
-                            });
+                            self.note(&data, needles, || format!("memory of {place}, {}", map.name));
                         }
                         // Pages that no debugger may read either ([vvar], device memory) hold none of the program's data.
                         Err(e) if e.raw_os_error() == Some(nix::errno::Errno::EIO as i32) => {}
@@ -288,8 +275,7 @@ fn resident_maps(pid: i32) -> io::Result<Vec<Map>> {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next() else { continue };
         if let Some((start, end)) = first.split_once('-')
-            && let (Ok(start), Ok(end)) =
-                (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+            && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
         {
             maps.push(Map {
                 start,
@@ -327,10 +313,7 @@ fn present(pagemap: &File, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> 
             break; // [vsyscall] lies beyond the pages that have entries
         }
         for entry in entries[..n / 8 * 8].chunks_exact(8) {
-            let entry = entry
-                .iter()
-                .rev()
-                .fold(0u64, |value, &b| value << 8 | u64::from(b));
+            let entry = entry.iter().rev().fold(0u64, |value, &b| value << 8 | u64::from(b));
             if entry & IN_MEMORY_OR_SWAPPED != 0 {
                 match runs.last_mut() {
                     Some(last) if last.1 == at => last.1 = at + PAGE,
@@ -404,10 +387,7 @@ mod tests {
             "{search:?}"
         );
         assert!(
-            search
-                .found
-                .iter()
-                .any(|f| f.starts_with("script: cmdline of sh")),
+            search.found.iter().any(|f| f.starts_with("script: cmdline of sh")),
             "{search:?}"
         );
         assert!(!search.has("absent"), "{search:?}");
@@ -420,18 +400,14 @@ mod tests {
     fn files_names_and_links_are_searched_in_both_encodings() {
         let root = std::env::temp_dir().join(format!("picktwo-tree-{}", std::process::id()));
         fs::create_dir_all(root.join("a")).unwrap();
-        let wide: Vec<u8> = "wide-needle"
-            .encode_utf16()
-            .flat_map(u16::to_le_bytes)
-            .collect();
+        let wide: Vec<u8> = "wide-needle".encode_utf16().flat_map(u16::to_le_bytes).collect();
         fs::write(root.join("a/b"), [b"xx".as_slice(), &wide].concat()).unwrap();
         fs::write(root.join("a/name-needle"), "").unwrap();
         std::os::unix::fs::symlink("link-needle", root.join("a/l")).unwrap();
         let mut search = Search::default();
         search.tree(
             &root,
-            &["wide-needle", "name-needle", "link-needle", "other-needle"]
-                .map(|n| Needle::new(n, n)),
+            &["wide-needle", "name-needle", "link-needle", "other-needle"].map(|n| Needle::new(n, n)),
         );
         fs::remove_dir_all(&root).unwrap();
         assert!(

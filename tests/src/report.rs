@@ -26,14 +26,50 @@ pub fn not_run(name: &str, reason: &str) {
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
     let required = std::env::var_os("PICKTWO_REQUIRE").is_some_and(|v| v == "all");
-    assert!(
-        !required,
-        "{name} has to run (PICKTWO_REQUIRE=all), but: {reason}"
-    );
+    assert!(!required, "{name} has to run (PICKTWO_REQUIRE=all), but: {reason}");
 }
 
 /// How many tests of this process were not run.
 #[must_use]
 pub fn not_run_count() -> usize {
     COUNT.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Output};
+
+    #[test]
+    #[ignore = "run by the test below, in processes of its own"]
+    fn reports() {
+        not_run("scenario::name", "there is no such thing here");
+        assert_eq!(not_run_count(), 1);
+    }
+
+    fn report(list: &std::path::Path, required: &str) -> Output {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "report::tests::reports"])
+            .env("PICKTWO_NOT_RUN", list)
+            .env("PICKTWO_REQUIRE", required)
+            .output()
+            .unwrap()
+    }
+
+    #[test]
+    fn what_cannot_run_is_named_and_fails_where_everything_is_required() {
+        let list = std::env::temp_dir().join(format!("picktwo-not-run-{}", std::process::id()));
+        let tolerated = report(&list, "");
+        assert!(tolerated.status.success(), "{tolerated:?}");
+        let line = "NOT RUN scenario::name: there is no such thing here\n";
+        assert!(
+            String::from_utf8_lossy(&tolerated.stderr).contains(line),
+            "not even past the capture: {tolerated:?}"
+        );
+        let required = report(&list, "all");
+        let lines = std::fs::read_to_string(&list).unwrap();
+        std::fs::remove_file(&list).unwrap();
+        assert!(!required.status.success(), "{required:?}");
+        assert_eq!(lines, line.repeat(2));
+    }
 }

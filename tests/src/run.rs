@@ -86,8 +86,7 @@ impl Stream {
     }
 
     fn so_far(&self) -> String {
-        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner))
-            .into_owned()
+        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
 

@@ -41,8 +41,7 @@ impl Scene {
     pub fn new(picktwo: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let base =
-            std::env::var_os("PICKTWO_TEST_DIR").map_or_else(|| PathBuf::from(BASE), PathBuf::from);
+        let base = std::env::var_os("PICKTWO_TEST_DIR").map_or_else(|| PathBuf::from(BASE), PathBuf::from);
         let root = base.join(format!("picktwo-test-{}-{n}", std::process::id()));
         let (user, name) = ordinary_user()?;
         let scene = Self {
@@ -52,13 +51,7 @@ impl Scene {
             name,
         };
         scene.directory(&scene.root)?;
-        for part in [
-            "bin",
-            "home",
-            "home/.config",
-            "home/.config/picktwo",
-            "work",
-        ] {
+        for part in ["bin", "home", "home/.config", "home/.config/picktwo", "work"] {
             scene.directory(&scene.root.join(part))?;
         }
         // The build's own directory may be closed to that user.
@@ -120,11 +113,7 @@ impl Scene {
     /// Those of writing it.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()> {
         let path = self.work().join(path);
-        let mut missing: Vec<&Path> = path
-            .ancestors()
-            .skip(1)
-            .take_while(|p| !p.exists())
-            .collect();
+        let mut missing: Vec<&Path> = path.ancestors().skip(1).take_while(|p| !p.exists()).collect();
         while let Some(dir) = missing.pop() {
             self.directory(dir)?;
         }
@@ -163,11 +152,7 @@ impl Scene {
     ///
     /// # Errors
     /// Those of starting it.
-    pub fn run<A: AsRef<OsStr>>(
-        &self,
-        args: impl IntoIterator<Item = A>,
-        limit: Duration,
-    ) -> io::Result<Finished> {
+    pub fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>, limit: Duration) -> io::Result<Finished> {
         run::run(self.picktwo(args), limit)
     }
 
@@ -180,8 +165,7 @@ impl Scene {
         if finished.code() != 0 {
             return Err(io::Error::other(finished.all()));
         }
-        serde_json::from_str(&finished.stdout)
-            .map_err(|e| io::Error::other(format!("{e}: {}", finished.stdout)))
+        serde_json::from_str(&finished.stdout).map_err(|e| io::Error::other(format!("{e}: {}", finished.stdout)))
     }
 
     /// Waits for the one session of this scene.
@@ -273,10 +257,7 @@ mod tests {
         assert_eq!(lines[1], scene.work().to_str().unwrap());
         assert!(!finished.stdout.contains("CARGO"), "{}", finished.stdout);
         assert_eq!(lines.last(), Some(&lines[0]));
-        assert_eq!(
-            scene.run([""; 0], Duration::from_secs(20)).unwrap().code(),
-            0
-        );
+        assert_eq!(scene.run([""; 0], Duration::from_secs(20)).unwrap().code(), 0);
     }
 
     #[test]
@@ -285,11 +266,7 @@ mod tests {
         let mut command = scene.command("sh");
         command.args(["-c", "echo here; sleep 1000 & sleep 1000"]);
         let finished = run::run(command, Duration::from_millis(300)).unwrap();
-        assert!(
-            finished.timed_out && finished.code() == 137,
-            "{}",
-            finished.all()
-        );
+        assert!(finished.timed_out && finished.code() == 137, "{}", finished.all());
         assert_eq!(finished.stdout, "here\n");
         assert!(
             finished.took < Duration::from_secs(4),

@@ -31,16 +31,26 @@ fn follow(agent: Agent) {
     let out = scene.work().join("out.txt");
     let script = Script::new()
         .then(agent.read(&scene.work().join("notes.txt")))
-        .then(agent.write(&out, "written").expecting("the note", |s| s.last().contains("the first note")))
+        .then(
+            agent
+                .write(&out, "written")
+                .expecting("the note", |s| s.last().contains("the first note")),
+        )
         .then(agent.shell("wc -c < out.txt; touch /proc/version"))
         .then(
             agent
                 .fetch(json!({"url": "http://127.0.0.1:1/limits", "question": "how many widgets?"}))
-                .expecting("the shell's output", |s| s.last().contains('7') && s.last().contains("Permission denied")),
+                .expecting("the shell's output", |s| {
+                    s.last().contains('7') && s.last().contains("Permission denied")
+                }),
         )
-        .then(Turn::text("finished as told").expecting("the answer in its envelope and nothing else", |s| {
-            s.last().contains("<picktwo-") && s.last().contains("at most 4711 widgets") && !s.last().contains("media_type")
-        }));
+        .then(
+            Turn::text("finished as told").expecting("the answer in its envelope and nothing else", |s| {
+                s.last().contains("<picktwo-")
+                    && s.last().contains("at most 4711 widgets")
+                    && !s.last().contains("media_type")
+            }),
+        );
     let server = ModelServer::start(script).unwrap();
     let mcp = scene.root().join("bin/picktwo").display().to_string();
     let (connection, env) = agent.connection(&server.url(), &[mcp, "There are at most 4711 widgets.".into()]);

@@ -20,12 +20,7 @@ pub(super) fn number_of(id: &str) -> Option<usize> {
 }
 
 /// Sends text or a call as turn `number`.
-pub(super) fn send(
-    seen: &Seen,
-    number: usize,
-    say: &Say,
-    to: &mut Responder<'_>,
-) -> io::Result<()> {
+pub(super) fn send(seen: &Seen, number: usize, say: &Say, to: &mut Responder<'_>) -> io::Result<()> {
     let events = match seen.protocol {
         Protocol::Anthropic => anthropic(seen, number, say),
         Protocol::Responses => responses(seen, number, say),
@@ -41,10 +36,7 @@ pub(super) fn send(
     }
     to.chunked(
         200,
-        &[
-            ("content-type", "text/event-stream"),
-            ("cache-control", "no-cache"),
-        ],
+        &[("content-type", "text/event-stream"), ("cache-control", "no-cache")],
     )?;
     for event in &events.stream {
         // Anthropic and Responses name each event after its type; the others do not name them.
@@ -199,10 +191,7 @@ fn chat(seen: &Seen, number: usize, say: &Say) -> Events {
                 json!([{"index": 0, "delta": delta, "finish_reason": null}]),
                 Value::Null,
             ),
-            chunk(
-                json!([{"index": 0, "delta": {}, "finish_reason": finish}]),
-                Value::Null,
-            ),
+            chunk(json!([{"index": 0, "delta": {}, "finish_reason": finish}]), Value::Null),
             chunk(json!([]), usage.clone()),
         ],
         whole: with(

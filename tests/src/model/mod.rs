@@ -119,11 +119,7 @@ impl Turn {
     /// What the request that leads here has to look like, usually the result of the call before. If it does not, that is
     /// recorded as a problem and the conversation ends.
     #[must_use]
-    pub fn expecting(
-        mut self,
-        what: &str,
-        holds: impl Fn(&Seen) -> bool + Send + Sync + 'static,
-    ) -> Self {
+    pub fn expecting(mut self, what: &str, holds: impl Fn(&Seen) -> bool + Send + Sync + 'static) -> Self {
         self.expect = Some(Expectation {
             what: what.into(),
             holds: Box::new(holds),
@@ -264,15 +260,9 @@ impl State {
         let Some(protocol) = Protocol::of(path) else {
             return match (request.method.as_str(), path) {
                 ("HEAD", _) => responder.full(200, &[], b""),
-                ("GET", p) if p.ends_with("/models") => {
-                    responder.full(200, &[JSON], br#"{"object":"list","data":[]}"#)
-                }
-                (_, p) if p.ends_with("/count_tokens") => {
-                    responder.full(200, &[JSON], br#"{"input_tokens":100}"#)
-                }
-                (_, p) if p.ends_with(":countTokens") => {
-                    responder.full(200, &[JSON], br#"{"totalTokens":100}"#)
-                }
+                ("GET", p) if p.ends_with("/models") => responder.full(200, &[JSON], br#"{"object":"list","data":[]}"#),
+                (_, p) if p.ends_with("/count_tokens") => responder.full(200, &[JSON], br#"{"input_tokens":100}"#),
+                (_, p) if p.ends_with(":countTokens") => responder.full(200, &[JSON], br#"{"totalTokens":100}"#),
                 _ => responder.full(
                     404,
                     &[JSON],
@@ -304,11 +294,7 @@ impl State {
     }
 
     fn choose(&self, seen: &Seen) -> (usize, Say) {
-        let answered = seen
-            .results
-            .iter()
-            .filter_map(|r| answers::number_of(&r.call))
-            .max();
+        let answered = seen.results.iter().filter_map(|r| answers::number_of(&r.call)).max();
         let number = answered.map_or(0, |n| n + 1);
         let aside = (number, Say::Text("ok".into()));
         let Some(turn) = self.script.turns.get(number) else {
@@ -320,9 +306,7 @@ impl State {
             }
             if !seen.tools.iter().any(|t| t.name == *tool) {
                 let names: Vec<&str> = seen.tools.iter().map(|t| t.name.as_str()).collect();
-                self.problem(format!(
-                    "turn {number}: the tool {tool} is not offered, only {names:?}"
-                ));
+                self.problem(format!("turn {number}: the tool {tool} is not offered, only {names:?}"));
                 return (number, Say::Text("the script is broken".into()));
             }
         }
@@ -349,9 +333,7 @@ impl State {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dir) = &self.log {
             let path = dir.join(format!("{:03}.http", requests.len()));
-            if let Err(e) =
-                std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, request.bytes()))
-            {
+            if let Err(e) = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, request.bytes())) {
                 self.problem(format!("{}: {e}", path.display()));
             }
         }
@@ -359,17 +341,18 @@ impl State {
     }
 
     fn problem(&self, text: String) {
-        self.problems
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(text);
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 }
 
 /// One directory for each server of each test process.
 fn log_directory(base: &Path) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    base.join(format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+    base.join(format!(
+        "{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    ))
 }
 
 fn misbehave(fault: &Fault, responder: &mut Responder<'_>) -> io::Result<()> {

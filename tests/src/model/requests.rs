@@ -145,9 +145,7 @@ fn plain_tool(name: &Value) -> Tool {
 }
 
 fn anthropic_tools(body: &Value) -> Vec<Tool> {
-    items(&body["tools"])
-        .map(|t| plain_tool(&t["name"]))
-        .collect()
+    items(&body["tools"]).map(|t| plain_tool(&t["name"])).collect()
 }
 
 fn anthropic_results(body: &Value) -> Vec<ToolResult> {

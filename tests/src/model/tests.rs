@@ -28,29 +28,16 @@ fn post(server: &ModelServer, path: &str, body: &Value) -> String {
 fn script() -> Script {
     Script::new()
         .then(Turn::call("Read", json!({"path": "a"})))
-        .then(
-            Turn::text("done: 42")
-                .expecting("the file's text", |seen| seen.last() == "content of a"),
-        )
+        .then(Turn::text("done: 42").expecting("the file's text", |seen| seen.last() == "content of a"))
 }
 
 fn check(path: &str, first: &Value, second: &Value) {
     let server = ModelServer::start(script()).unwrap();
-    let aside = post(
-        &server,
-        path,
-        &json!({"model": "m", "messages": [], "input": []}),
-    );
-    assert!(
-        aside.contains("ok") && !aside.contains("call_turn_0"),
-        "{aside}"
-    );
+    let aside = post(&server, path, &json!({"model": "m", "messages": [], "input": []}));
+    assert!(aside.contains("ok") && !aside.contains("call_turn_0"), "{aside}");
     for _ in 0..2 {
         let answer = post(&server, path, first);
-        assert!(
-            answer.contains("call_turn_0") && answer.contains("Read"),
-            "{answer}"
-        );
+        assert!(answer.contains("call_turn_0") && answer.contains("Read"), "{answer}");
     }
     let answer = post(&server, path, second);
     assert!(answer.contains("done: 42"), "{answer}");
@@ -76,8 +63,7 @@ fn anthropic_is_played() {
 fn responses_are_played_with_tools_wherever_they_are_declared() {
     let nested = json!([{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "Read"}]}]);
     let additional = json!({"type": "additional_tools", "tools": nested});
-    let result =
-        json!({"type": "function_call_output", "call_id": "call_turn_0", "output": "content of a"});
+    let result = json!({"type": "function_call_output", "call_id": "call_turn_0", "output": "content of a"});
     check(
         "/v1/responses",
         &json!({"model": "m", "stream": true, "tools": nested, "input": []}),
@@ -95,8 +81,7 @@ fn responses_are_played_with_tools_wherever_they_are_declared() {
 #[test]
 fn chat_is_played() {
     let tools = json!([{"type": "function", "function": {"name": "Read"}}]);
-    let result =
-        json!([{"role": "tool", "tool_call_id": "call_turn_0", "content": "content of a"}]);
+    let result = json!([{"role": "tool", "tool_call_id": "call_turn_0", "content": "content of a"}]);
     check(
         "/v1/chat/completions",
         &json!({"model": "m", "stream": true, "tools": tools, "messages": []}),
@@ -119,11 +104,7 @@ fn gemini_is_played() {
 #[test]
 fn what_goes_off_the_script_is_recorded() {
     let server = ModelServer::start(script()).unwrap();
-    post(
-        &server,
-        "/v1/messages",
-        &json!({"tools": [{"name": "Other"}]}),
-    );
+    post(&server, "/v1/messages", &json!({"tools": [{"name": "Other"}]}));
     let wrong = json!([{"content": [{"type": "tool_result", "tool_use_id": "call_turn_0", "content": "other"}]}]);
     post(
         &server,

@@ -1,0 +1,190 @@
+//! What a directory holds, to compare two of them or one before and after.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
+    hash::{DefaultHasher, Hasher},
+    io::{self, Read},
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+/// One file, without its times and inode number: those differ between two runs of the same work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Kind with what is special to it.
+    pub what: What,
+    /// Permission bits with set-id and sticky bits; for links always 0777.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Hard links, for regular files.
+    pub links: u64,
+}
+
+/// Kinds of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A directory.
+    Directory,
+    /// A regular file with the hash of its content.
+    File {
+        /// Bytes.
+        size: u64,
+        /// Hash of the content; stable within one process.
+        hash: u64,
+    },
+    /// A symbolic link.
+    Link(PathBuf),
+    /// A FIFO, socket or device.
+    Other(&'static str),
+}
+
+/// A directory's content by path relative to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree(BTreeMap<PathBuf, Entry>);
+
+impl Tree {
+    /// Reads everything below `root`, links not followed.
+    ///
+    /// # Errors
+    /// Anything that cannot be read.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let mut tree = Self::default();
+        tree.add(root, Path::new(""))?;
+        Ok(tree)
+    }
+
+    fn add(&mut self, root: &Path, below: &Path) -> io::Result<()> {
+        let mut names: Vec<OsString> = fs::read_dir(root.join(below))?
+            .map(|e| e.map(|e| e.file_name()))
+            .collect::<io::Result<_>>()?;
+        names.sort();
+        for name in names {
+            let path = below.join(name);
+            let entry = Entry::read(&root.join(&path))?;
+            let directory = entry.what == What::Directory;
+            self.0.insert(path.clone(), entry);
+            if directory {
+                self.add(root, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Without the entries whose path `ignored` accepts, e.g. files that hold a time.
+    #[must_use]
+    pub fn without(mut self, ignored: impl Fn(&Path) -> bool) -> Self {
+        self.0.retain(|path, _| !ignored(path));
+        self
+    }
+
+    /// One line for each path that differs.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (path, entry) in &self.0 {
+            match other.0.get(path) {
+                None => lines.push(format!("only in the first: {}", path.display())),
+                Some(theirs) if theirs != entry => {
+                    lines.push(format!("{}: {entry:?} became {theirs:?}", path.display()));
+                }
+                Some(_) => {}
+            }
+        }
+        let added = other.0.keys().filter(|path| !self.0.contains_key(*path));
+        lines.extend(added.map(|path| format!("only in the second: {}", path.display())));
+        lines
+    }
+}
+
+impl Entry {
+    fn read(path: &Path) -> io::Result<Self> {
+        let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let meta = fs::symlink_metadata(path).map_err(at)?;
+        let kind = meta.file_type();
+        let what = if kind.is_dir() {
+            What::Directory
+        } else if kind.is_file() {
+            What::File {
+                size: meta.len(),
+                hash: hash(path).map_err(at)?,
+            }
+        } else if kind.is_symlink() {
+            What::Link(fs::read_link(path).map_err(at)?)
+        } else if kind.is_fifo() {
+            What::Other("fifo")
+        } else if kind.is_socket() {
+            What::Other("socket")
+        } else {
+            What::Other("device")
+        };
+        let links = if kind.is_file() { meta.nlink() } else { 0 };
+        Ok(Self {
+            what,
+            mode: meta.mode() & 0o7777,
+            owner: (meta.uid(), meta.gid()),
+            links,
+        })
+    }
+}
+
+fn hash(path: &Path) -> io::Result<u64> {
+    let mut file = fs::File::open(path)?;
+    let mut hasher = DefaultHasher::new();
+    let mut block = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut block)? {
+            0 => return Ok(hasher.finish()),
+            n => hasher.write(&block[..n]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn content_mode_kind_and_presence_are_compared() {
+        let root = std::env::temp_dir().join(format!("picktwo-compare-{}", std::process::id()));
+        fs::create_dir_all(root.join("d")).unwrap();
+        fs::write(root.join("d/a"), "one").unwrap();
+        fs::write(root.join("d/b"), "two").unwrap();
+        symlink("a", root.join("d/l")).unwrap();
+        let before = Tree::read(&root).unwrap();
+        assert_eq!(before.len(), 4);
+        assert_eq!(before.differences(&Tree::read(&root).unwrap()), Vec::<String>::new());
+
+        fs::write(root.join("d/a"), "eno").unwrap();
+        fs::set_permissions(root.join("d/b"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::remove_file(root.join("d/l")).unwrap();
+        symlink("b", root.join("d/l")).unwrap();
+        fs::hard_link(root.join("d/a"), root.join("new")).unwrap();
+        let after = Tree::read(&root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        let differences = before.differences(&after);
+        assert_eq!(differences.len(), 4, "{differences:?}");
+        assert!(differences[3].ends_with("second: new"), "{differences:?}");
+        assert!(
+            before
+                .without(|p| p != Path::new("d"))
+                .differences(&after.without(|p| p != Path::new("d")))
+                .is_empty()
+        );
+    }
+}
