@@ -49,20 +49,12 @@ impl fmt::Display for ClientError {
         match self {
             Self::Request(e) => write!(f, "the request cannot be sent: {e}"),
             Self::Connect { socket, error } => {
-                write!(
-                    f,
-                    "{}: {error}; is this inside a picktwo session?",
-                    socket.display()
-                )
+                write!(f, "{}: {error}; is this inside a picktwo session?", socket.display())
             }
             Self::Timeout(e) => write!(f, "cannot limit the wait for the launcher: {e}"),
             Self::Send(e) => write!(f, "cannot send to the launcher: {e}"),
             Self::Receive(e) => write!(f, "cannot read from the launcher: {e}"),
-            Self::Silent => write!(
-                f,
-                "the launcher was silent for {} seconds",
-                PATIENCE.as_secs()
-            ),
+            Self::Silent => write!(f, "the launcher was silent for {} seconds", PATIENCE.as_secs()),
             Self::Closed => f.write_str("the launcher closed the connection before it answered"),
             Self::Reply(e) => write!(f, "the launcher sent an unusable reply: {e}"),
         }
@@ -80,9 +72,7 @@ pub struct Client {
 impl Client {
     /// A client of the tools socket at `socket`. Nothing is opened yet.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
-        Self {
-            socket: socket.into(),
-        }
+        Self { socket: socket.into() }
     }
 
     /// The socket this client speaks to.
@@ -98,17 +88,12 @@ impl Client {
     pub fn open(&self, request: &Request) -> Result<Exchange, ClientError> {
         let mut line = encode(request).map_err(ClientError::Request)?;
         line.push(b'\n');
-        let mut stream =
-            UnixStream::connect(&self.socket).map_err(|error| ClientError::Connect {
-                socket: self.socket.clone(),
-                error,
-            })?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .map_err(ClientError::Timeout)?;
-        stream
-            .set_write_timeout(Some(PATIENCE))
-            .map_err(ClientError::Timeout)?;
+        let mut stream = UnixStream::connect(&self.socket).map_err(|error| ClientError::Connect {
+            socket: self.socket.clone(),
+            error,
+        })?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(ClientError::Timeout)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(ClientError::Timeout)?;
         stream.write_all(&line).map_err(ClientError::Send)?;
         Ok(Exchange {
             reader: BufReader::new(stream),
@@ -120,11 +105,7 @@ impl Client {
     ///
     /// # Errors
     /// Every [`ClientError`].
-    pub fn ask(
-        &self,
-        request: &Request,
-        mut progress: impl FnMut(&str),
-    ) -> Result<Reply, ClientError> {
+    pub fn ask(&self, request: &Request, mut progress: impl FnMut(&str)) -> Result<Reply, ClientError> {
         let mut exchange = self.open(request)?;
         loop {
             match exchange.reply()? {
@@ -163,12 +144,7 @@ impl Exchange {
             Ok(Line::Whole(line)) => line,
             Ok(Line::TooLong(n)) => return Err(ClientError::Reply(MessageError::TooLong(n))),
             Ok(Line::End) => return Err(ClientError::Closed),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                ) =>
-            {
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Err(ClientError::Silent);
             }
             Err(e) => return Err(ClientError::Receive(e)),
@@ -247,26 +223,17 @@ mod tests {
     #[test]
     fn lines_are_bounded_and_the_stream_goes_on_after_a_long_one() {
         let mut input = BufReader::with_capacity(4, &b"one\n0123456789\n\nlast"[..]);
-        assert_eq!(
-            read_line(&mut input, 5).unwrap(),
-            Line::Whole(b"one".to_vec())
-        );
+        assert_eq!(read_line(&mut input, 5).unwrap(), Line::Whole(b"one".to_vec()));
         assert_eq!(read_line(&mut input, 5).unwrap(), Line::TooLong(10));
         assert_eq!(read_line(&mut input, 5).unwrap(), Line::Whole(Vec::new()));
-        assert_eq!(
-            read_line(&mut input, 5).unwrap(),
-            Line::Whole(b"last".to_vec())
-        );
+        assert_eq!(read_line(&mut input, 5).unwrap(), Line::Whole(b"last".to_vec()));
         assert_eq!(read_line(&mut input, 5).unwrap(), Line::End);
     }
 
-    fn against(
-        script: impl FnOnce(UnixStream) + Send + 'static,
-    ) -> (Client, thread::JoinHandle<()>) {
+    fn against(script: impl FnOnce(UnixStream) + Send + 'static) -> (Client, thread::JoinHandle<()>) {
         static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("picktwo-client-{}-{n}.sock", std::process::id()));
+        let path = std::env::temp_dir().join(format!("picktwo-client-{}-{n}.sock", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let served = path.clone();
         let thread = thread::spawn(move || {
@@ -286,13 +253,13 @@ mod tests {
             assert_eq!(line, "{\"do\":\"status\"}\n");
             reader
                 .into_inner()
-                .write_all(b"{\"is\":\"progress\",\"note\":\"a\"}\n{\"is\":\"failed\",\"cause\":\"dns\",\"reason\":\"no\"}\n")
+                .write_all(
+                    b"{\"is\":\"progress\",\"note\":\"a\"}\n{\"is\":\"failed\",\"cause\":\"dns\",\"reason\":\"no\"}\n",
+                )
                 .unwrap();
         });
         let mut notes = Vec::new();
-        let reply = client
-            .ask(&Request::Status, |n| notes.push(n.to_owned()))
-            .unwrap();
+        let reply = client.ask(&Request::Status, |n| notes.push(n.to_owned())).unwrap();
         assert_eq!(notes, ["a"]);
         assert_eq!(
             reply,
@@ -335,10 +302,7 @@ mod tests {
         let nowhere = Client::new("/nonexistent/tools.sock")
             .ask(&Request::Status, |_| {})
             .unwrap_err();
-        assert!(
-            nowhere.to_string().contains("/nonexistent/tools.sock"),
-            "{nowhere}"
-        );
+        assert!(nowhere.to_string().contains("/nonexistent/tools.sock"), "{nowhere}");
     }
 
     #[test]

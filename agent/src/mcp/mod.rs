@@ -28,11 +28,7 @@ pub const MAX_CALLS: usize = 16;
 ///
 /// # Errors
 /// Reading `input` failed. An `output` that nobody reads any more ends the service without an error.
-pub fn serve(
-    mut input: impl BufRead,
-    output: impl Write + Send,
-    client: &Client,
-) -> io::Result<()> {
+pub fn serve(mut input: impl BufRead, output: impl Write + Send, client: &Client) -> io::Result<()> {
     let server = Server {
         client,
         output: Mutex::new(output),
@@ -45,9 +41,8 @@ pub fn serve(
                 Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
                 Line::Whole(line) => line,
                 Line::TooLong(n) => {
-                    let fault = Fault::invalid_request(format!(
-                        "message of {n} bytes, at most {MAX_LINE} are accepted"
-                    ));
+                    let fault =
+                        Fault::invalid_request(format!("message of {n} bytes, at most {MAX_LINE} are accepted"));
                     if server.send(&fault.reply(None)).is_err() {
                         return Ok(());
                     }
@@ -85,11 +80,7 @@ struct Server<'c, W> {
 
 impl<W: Write + Send> Server<'_, W> {
     /// Answers at once what needs no waiting; a tool call gets its own thread.
-    fn start<'scope>(
-        &'scope self,
-        scope: &'scope thread::Scope<'scope, '_>,
-        call: Call,
-    ) -> io::Result<()> {
+    fn start<'scope>(&'scope self, scope: &'scope thread::Scope<'scope, '_>, call: Call) -> io::Result<()> {
         if call.method != "tools/call" {
             return self.send(&self.answer(&call));
         }
@@ -98,9 +89,7 @@ impl<W: Write + Send> Server<'_, W> {
                 scope.spawn(move || {
                     let reply = self.answer(&call);
                     // A cancelled request gets no reply.
-                    let cancelled = lock(&self.running)
-                        .remove(&call.id)
-                        .is_some_and(|r| r.cancelled());
+                    let cancelled = lock(&self.running).remove(&call.id).is_some_and(|r| r.cancelled());
                     if !cancelled {
                         let _ = self.send(&reply);
                     }
@@ -114,9 +103,7 @@ impl<W: Write + Send> Server<'_, W> {
     fn admit(&self, id: &Id) -> Result<(), Fault> {
         let mut running = lock(&self.running);
         if running.contains_key(id) {
-            return Err(Fault::invalid_request(format!(
-                "a call with id {id} is under way"
-            )));
+            return Err(Fault::invalid_request(format!("a call with id {id} is under way")));
         }
         if running.len() >= MAX_CALLS {
             return Err(Fault::busy(format!(

@@ -136,12 +136,10 @@ fn versions() -> Vec<&'static str> {
 
 /// Reads one line.
 pub(super) fn parse(line: &[u8]) -> Result<Incoming, (Option<Id>, Fault)> {
-    let value: Value = serde_json::from_slice(line)
-        .map_err(|e| (None, Fault::new(-32700, format!("not JSON: {e}"))))?;
+    let value: Value =
+        serde_json::from_slice(line).map_err(|e| (None, Fault::new(-32700, format!("not JSON: {e}"))))?;
     match value {
-        Value::Array(items) if items.is_empty() => {
-            Err((None, Fault::invalid_request("an empty batch".into())))
-        }
+        Value::Array(items) if items.is_empty() => Err((None, Fault::invalid_request("an empty batch".into()))),
         Value::Array(items) => Ok(Incoming::Batch(
             items
                 .into_iter()
@@ -166,9 +164,7 @@ fn message(mut object: Map<String, Value>) -> Result<Incoming, (Option<Id>, Faul
             None => {
                 return Err((
                     None,
-                    Fault::invalid_request(
-                        "an id is an integer or a string of at most 256 bytes".into(),
-                    ),
+                    Fault::invalid_request("an id is an integer or a string of at most 256 bytes".into()),
                 ));
             }
         },
@@ -220,18 +216,11 @@ fn era(method: &str, meta: Option<&Value>) -> Result<Era, Fault> {
     }
     let version = meta.and_then(|m| m.get(META_VERSION));
     match version {
-        None if method == "server/discover" => {
-            Err(Fault::invalid_params(format!("_meta lacks {META_VERSION}")))
-        }
+        None if method == "server/discover" => Err(Fault::invalid_params(format!("_meta lacks {META_VERSION}"))),
         None => Ok(Era::Handshake),
+        Some(Value::String(v)) if HANDSHAKE.contains(&v.as_str()) && method != "server/discover" => Ok(Era::Handshake),
         Some(Value::String(v))
-            if HANDSHAKE.contains(&v.as_str()) && method != "server/discover" =>
-        {
-            Ok(Era::Handshake)
-        }
-        Some(Value::String(v))
-            if v == SELF_CONTAINED
-                || method == "server/discover" && HANDSHAKE.contains(&v.as_str()) =>
+            if v == SELF_CONTAINED || method == "server/discover" && HANDSHAKE.contains(&v.as_str()) =>
         {
             if meta
                 .and_then(|m| m.get(META_CAPABILITIES))
@@ -239,24 +228,18 @@ fn era(method: &str, meta: Option<&Value>) -> Result<Era, Fault> {
             {
                 Ok(Era::SelfContained)
             } else {
-                Err(Fault::invalid_params(format!(
-                    "_meta lacks {META_CAPABILITIES}"
-                )))
+                Err(Fault::invalid_params(format!("_meta lacks {META_CAPABILITIES}")))
             }
         }
         Some(Value::String(v)) => Err(Fault::version(v)),
-        Some(_) => Err(Fault::invalid_params(format!(
-            "{META_VERSION} must be a string"
-        ))),
+        Some(_) => Err(Fault::invalid_params(format!("{META_VERSION} must be a string"))),
     }
 }
 
 /// The handshake: the agent's revision if it has one, else the newest that has a handshake.
 pub(super) fn initialize(params: &Map<String, Value>) -> Result<Value, Fault> {
     let Some(Value::String(wanted)) = params.get("protocolVersion") else {
-        return Err(Fault::invalid_params(
-            "protocolVersion must be a string".into(),
-        ));
+        return Err(Fault::invalid_params("protocolVersion must be a string".into()));
     };
     let version = HANDSHAKE
         .iter()

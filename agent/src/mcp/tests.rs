@@ -21,8 +21,7 @@ impl Launcher {
     fn start(script: impl Fn(&str, &mut UnixStream) + Send + Sync + 'static) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("picktwo-mcp-{}-{n}.sock", std::process::id()));
+        let path = std::env::temp_dir().join(format!("picktwo-mcp-{}-{n}.sock", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let script = Arc::new(script);
         thread::spawn(move || {
@@ -53,11 +52,7 @@ const ANSWER: &str = r#"{"is":"answer","answer":{"answer":[{"kind":"text","text"
 fn answering() -> Launcher {
     Launcher::start(|line, stream| {
         assert!(line.contains("\"do\":\"fetch\""), "{line}");
-        writeln!(
-            stream,
-            "{{\"is\":\"progress\",\"note\":\"connecting\"}}\n{ANSWER}"
-        )
-        .unwrap();
+        writeln!(stream, "{{\"is\":\"progress\",\"note\":\"connecting\"}}\n{ANSWER}").unwrap();
     })
 }
 
@@ -172,30 +167,17 @@ fn an_answer_comes_as_an_envelope_and_typed_for_programs() {
     let result = &replies[1]["result"];
     assert_eq!(replies[1]["id"], 7);
     assert_eq!(result["isError"], false);
-    assert_eq!(
-        result["_meta"]["picktwo/answer"]["answer"][0]["text"],
-        "It is 42."
-    );
+    assert_eq!(result["_meta"]["picktwo/answer"]["answer"][0]["text"], "It is 42.");
     let text = result["content"][0]["text"].as_str().unwrap();
-    assert!(
-        text.starts_with("<picktwo-") && text.contains("It is 42."),
-        "{text}"
-    );
-    assert!(
-        result.get("resultType").is_none(),
-        "unknown to older clients"
-    );
+    assert!(text.starts_with("<picktwo-") && text.contains("It is 42."), "{text}");
+    assert!(result.get("resultType").is_none(), "unknown to older clients");
 }
 
 #[test]
 fn without_a_token_there_is_no_progress() {
     let launcher = answering();
     assert_eq!(
-        talk(
-            &launcher,
-            fetch(1, json!({"url":"https://a/"})).to_string().as_bytes()
-        )
-        .len(),
+        talk(&launcher, fetch(1, json!({"url":"https://a/"})).to_string().as_bytes()).len(),
         1
     );
 }
@@ -210,10 +192,7 @@ fn refusals_and_failures_are_results_that_the_model_reads() {
         };
         writeln!(stream, "{reply}").unwrap();
     });
-    let refused = one(
-        &launcher,
-        fetch(1, json!({"url":"https://refuse.example/"})),
-    );
+    let refused = one(&launcher, fetch(1, json!({"url":"https://refuse.example/"})));
     assert_eq!(refused["result"]["isError"], true);
     let text = refused["result"]["content"][0]["text"].as_str().unwrap();
     assert!(
@@ -223,22 +202,14 @@ fn refusals_and_failures_are_results_that_the_model_reads() {
     let failed = one(&launcher, fetch(1, json!({"url":"https://slow.example/"})));
     assert_eq!(failed["result"]["isError"], true);
     let text = failed["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(
-        text.contains("(timeout)") && !text.contains("do not retry"),
-        "{text}"
-    );
+    assert!(text.contains("(timeout)") && !text.contains("do not retry"), "{text}");
 }
 
 #[test]
 fn outside_a_session_the_tool_says_so() {
     let mut output = Vec::new();
     let call = fetch(1, json!({"url":"https://a/"})).to_string();
-    serve(
-        call.as_bytes(),
-        &mut output,
-        &Client::new("/nonexistent/tools.sock"),
-    )
-    .unwrap();
+    serve(call.as_bytes(), &mut output, &Client::new("/nonexistent/tools.sock")).unwrap();
     let text = String::from_utf8(output).unwrap();
     assert!(
         text.contains("\"isError\":true") && text.contains("inside a picktwo session"),
@@ -253,28 +224,16 @@ fn bad_arguments_never_reach_the_launcher() {
         (json!({}), "url is missing"),
         (json!({"url": 1}), "url must be a string"),
         (json!({"url": "file:///etc/passwd"}), "http:// or https://"),
-        (
-            json!({"url": format!("http://a/{}", "a".repeat(2048))}),
-            "at most 2048",
-        ),
-        (
-            json!({"url": "http://a/", "question": 3}),
-            "question must be a string",
-        ),
+        (json!({"url": format!("http://a/{}", "a".repeat(2048))}), "at most 2048"),
+        (json!({"url": "http://a/", "question": 3}), "question must be a string"),
         (
             json!({"url": "http://a/", "question": "q".repeat(1025)}),
             "at most 1024",
         ),
         (json!({"url": "http://a/", "budget": 0}), "from 1 to"),
         (json!({"url": "http://a/", "budget": -1}), "from 1 to"),
-        (
-            json!({"url": "http://a/", "budget": 4_294_967_297u64}),
-            "from 1 to",
-        ),
-        (
-            json!({"url": "http://a/", "headers": {}}),
-            "no argument \"headers\"",
-        ),
+        (json!({"url": "http://a/", "budget": 4_294_967_297u64}), "from 1 to"),
+        (json!({"url": "http://a/", "headers": {}}), "no argument \"headers\""),
     ] {
         let reply = one(&launcher, fetch(1, arguments));
         assert_eq!(reply["result"]["isError"], true);
@@ -299,21 +258,9 @@ fn malformed_input_gets_json_rpc_errors_and_the_service_goes_on() {
         (long.as_str(), -32600, Value::Null),
         ("[]", -32600, Value::Null),
         ("3", -32600, Value::Null),
-        (
-            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
-            -32600,
-            Value::Null,
-        ),
-        (
-            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
-            -32600,
-            json!(1),
-        ),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600, json!(1)),
         (r#"{"jsonrpc":"2.0","id":1}"#, -32600, json!(1)),
         (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600, json!(1)),
         (
@@ -341,10 +288,7 @@ fn malformed_input_gets_json_rpc_errors_and_the_service_goes_on() {
         // A tool call answers from its own thread, so the ping may be first.
         replies.sort_by_key(|r| r.get("error").is_none());
         assert_eq!(replies.len(), 2, "{input:.60}: {replies:?}");
-        assert_eq!(
-            replies[0]["error"]["code"], code,
-            "{input:.60}: {replies:?}"
-        );
+        assert_eq!(replies[0]["error"]["code"], code, "{input:.60}: {replies:?}");
         assert_eq!(replies[0]["id"], id, "{input:.60}");
         assert_eq!(replies[1], json!({"jsonrpc":"2.0","id":9,"result":{}}));
     }
@@ -396,24 +340,17 @@ fn a_cancelled_call_closes_its_connection_and_gets_no_reply() {
         output
     });
     writeln!(agent, "{}", fetch(5, json!({"url":"http://a/"}))).unwrap();
-    was_asked
-        .recv_timeout(std::time::Duration::from_secs(20))
-        .unwrap();
+    was_asked.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
     writeln!(agent, "{}", fetch(5, json!({"url":"http://a/"}))).unwrap();
     writeln!(
         agent,
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":5}}}}"#
     )
     .unwrap();
-    was_closed
-        .recv_timeout(std::time::Duration::from_secs(20))
-        .unwrap();
+    was_closed.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
     drop(agent);
     let output = String::from_utf8(server.join().unwrap()).unwrap();
-    let replies: Vec<Value> = output
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
+    let replies: Vec<Value> = output.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(
         replies.len(),
         1,
@@ -439,13 +376,48 @@ fn too_many_calls_at_once_are_turned_away() {
     let mut line = String::new();
     BufReader::new(replies).read_line(&mut line).unwrap();
     let reply: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(
-        (&reply["id"], &reply["error"]["code"]),
-        (&json!(calls), &json!(-32000))
-    );
+    assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(calls), &json!(-32000)));
     for id in 0..calls {
-        writeln!(agent, r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#).unwrap();
+        writeln!(
+            agent,
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        )
+        .unwrap();
     }
     drop(agent);
     server.join().unwrap();
+}
+
+#[test]
+fn no_damaged_message_breaks_the_service() {
+    let launcher = answering();
+    let whole = fetch(1, json!({"url":"http://a/","question":"q","budget":5}))
+        .to_string()
+        .into_bytes();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % below as u64).unwrap()
+    };
+    for _ in 0..300 {
+        let mut line = whole.clone();
+        for _ in 0..=next(4) {
+            let at = next(line.len());
+            match next(3) {
+                0 => line[at] = b"\"{}[]:,\\0 \xff\x00e-"[next(14)],
+                1 => line.truncate(at + 1),
+                _ => line.insert(at, b"\"{}[]:,"[next(7)]),
+            }
+        }
+        for reply in talk(&launcher, &line) {
+            let answered = reply.get("result").is_some() != reply.get("error").is_some();
+            assert!(
+                reply["jsonrpc"] == "2.0" && answered,
+                "{reply} to {}",
+                String::from_utf8_lossy(&line)
+            );
+        }
+    }
 }

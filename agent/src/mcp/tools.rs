@@ -135,9 +135,9 @@ pub(super) fn call(
             "Refused by picktwo ({rule}): {reason} This is a decision of the user's policy: do not retry with the same \
              arguments and do not look for a way around it."
         )),
-        Ok(Reply::Failed { cause, reason }) => error(&format!(
-            "The fetch was allowed but did not work ({cause}): {reason}"
-        )),
+        Ok(Reply::Failed { cause, reason }) => {
+            error(&format!("The fetch was allowed but did not work ({cause}): {reason}"))
+        }
         Ok(Reply::Progress { .. } | Reply::Status { .. }) => {
             error("picktwo sent a reply that does not fit the request.")
         }
@@ -176,14 +176,9 @@ fn fetch_request(arguments: &Map<String, Value>) -> Result<Request, String> {
     }
     let url = match arguments.get("url") {
         Some(Value::String(url)) if url.len() > MAX_URL => {
-            return Err(format!(
-                "url has {} bytes, at most {MAX_URL} are allowed",
-                url.len()
-            ));
+            return Err(format!("url has {} bytes, at most {MAX_URL} are allowed", url.len()));
         }
-        Some(Value::String(url)) if url.starts_with("http://") || url.starts_with("https://") => {
-            url.clone()
-        }
+        Some(Value::String(url)) if url.starts_with("http://") || url.starts_with("https://") => url.clone(),
         Some(Value::String(_)) => return Err("url must begin with http:// or https://".into()),
         Some(_) => return Err("url must be a string".into()),
         None => return Err("url is missing".into()),
@@ -207,11 +202,7 @@ fn fetch_request(arguments: &Map<String, Value>) -> Result<Request, String> {
             _ => return Err(format!("budget must be an integer from 1 to {MAX_BUDGET}")),
         },
     };
-    Ok(Request::Fetch {
-        url,
-        question,
-        budget,
-    })
+    Ok(Request::Fetch { url, question, budget })
 }
 
 fn error(text: &str) -> Value {
