@@ -1,0 +1,65 @@
+//! How the processes of this side lock themselves, and check that it holds.
+
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+use picktwo_confine::landlock::{self, Access, Rights};
+use picktwo_confine::selfcheck::SelfCheck;
+use picktwo_confine::{Errno, Error, Result, Role, filters, limits, seccomp};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// The device that a started role has in place of its standard streams.
+const NULL: &str = "/dev/null";
+
+/// Locks this process, which has one thread, as `role`: no files but `image` (to read and execute, with [`NULL`] for the roles
+/// that are started from it), TCP connections to `ports` only, no capabilities, the role's system calls. Then tries what
+/// must not work any more.
+///
+/// # Errors
+/// The step that failed; the process is to end then.
+pub(crate) fn network(role: Role, image: &[PathBuf], ports: &[u16]) -> Result<()> {
+    let check = SelfCheck::prepare()?;
+    let mut access = Access::none();
+    for path in image {
+        access = access.path(Rights::Execute, path)?;
+    }
+    if !image.is_empty() {
+        access = access.path(Rights::Device, Path::new(NULL))?;
+    }
+    for port in ports {
+        access = access.connect_port(*port);
+    }
+    limits::no_new_privs()?;
+    let bounding_empty = limits::drop_all_capabilities()?;
+    limits::new_session_keyring()?;
+    limits::core_limit()?;
+    landlock::restrict(access)?;
+    seccomp::install(&filters::for_role(role))?;
+    check.locked(bounding_empty, &[])?;
+    no_files()?;
+    no_other_port(ports)
+}
+
+fn expect(check: &str, outcome: std::result::Result<(), Errno>, expected: &[Errno]) -> Result<()> {
+    match outcome {
+        Err(errno) if expected.contains(&errno) => Ok(()),
+        Err(errno) => Err(Error::NotLocked { check: check.to_owned(), found: errno.to_string() }),
+        Ok(()) => Err(Error::NotLocked { check: check.to_owned(), found: "success".to_owned() }),
+    }
+}
+
+/// Neither Landlock (EACCES) nor the filter (EACCES, EPERM) may let a directory be opened.
+fn no_files() -> Result<()> {
+    let outcome = std::fs::File::open("/").map(drop).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)));
+    expect("opening / must be refused", outcome, &[Errno::EACCES, Errno::EPERM])
+}
+
+/// A port that is not allowed is refused before anything leaves.
+fn no_other_port(ports: &[u16]) -> Result<()> {
+    let Some(port) = (1..=u16::MAX).find(|port| !ports.contains(port)) else { return Ok(()) };
+    let socket = socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+        .map_err(|errno| Error::NotLocked { check: "a TCP socket must be possible".to_owned(), found: errno.to_string() })?;
+    let to = SockaddrStorage::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let outcome = socket::connect(socket.as_raw_fd(), &to);
+    expect(&format!("connecting to port {port} must be refused"), outcome, &[Errno::EACCES])
+}
