@@ -237,6 +237,11 @@ impl Protected {
         Ok(self)
     }
 
+    /// Whether a pattern can be used.
+    pub(crate) fn pattern(path: &str) -> Result<(), &'static str> {
+        split(path.strip_prefix('/').unwrap_or(path)).map(|_| ())
+    }
+
     fn add(&mut self, entry: &Entry, path: &str, git: bool) -> Result<(), BadPattern> {
         let anchored = path.starts_with('/');
         let texts = split(path.strip_prefix('/').unwrap_or(path)).map_err(|reason| BadPattern { pattern: path.into(), reason })?;

@@ -1,0 +1,540 @@
+//! From text to a layer: every value with its place, every unknown key and bad value reported, all at once.
+
+use super::profile::{PLACEHOLDERS, PhantomKey, Profile, Seed};
+use super::values::{Distiller, HostPort, KeySource, Mode, Upstream, Urls, host_name, method_and_path};
+use super::Set;
+use crate::diagnostics::{Diagnostics, Origin, Place, Problem, Source, nearest};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Bytes of one policy file.
+const MAX_FILE: usize = 1 << 20;
+
+/// One policy file, read but not yet merged.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub(crate) source: Arc<Source>,
+    /// Names of built-in files or paths, in the order written.
+    pub extends: Vec<Set<String>>,
+    pub(crate) read: Vec<Set<String>>,
+    pub(crate) write: Vec<Set<String>>,
+    pub(crate) hide: Vec<Set<String>>,
+    pub(crate) protect: Vec<Set<String>>,
+    pub(crate) pass: Vec<Set<String>>,
+    pub(crate) set: BTreeMap<String, Set<String>>,
+    pub(crate) mode: Option<Set<Mode>>,
+    pub(crate) models: BTreeMap<String, RawModel>,
+    pub(crate) retrieval: RawRetrieval,
+    /// `budget.requests`, `limits.fetch_seconds` …
+    pub(crate) numbers: BTreeMap<&'static str, Set<u64>>,
+    pub(crate) profile: Option<Profile>,
+    pub(crate) commands: Vec<Set<toml::Table>>,
+    pub(crate) tests: Vec<Set<toml::Table>>,
+}
+
+impl Layer {
+    /// Where it comes from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.source.origin
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RawModel {
+    pub(crate) place: Place,
+    pub(crate) protocol: Option<Set<String>>,
+    pub(crate) upstream: Option<Set<Upstream>>,
+    pub(crate) key: Option<Set<KeySource>>,
+    pub(crate) allow: Option<Vec<Set<String>>>,
+    pub(crate) models: Option<Vec<Set<String>>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawRetrieval {
+    pub(crate) private: Vec<Set<HostPort>>,
+    pub(crate) urls: Option<Set<Urls>>,
+    pub(crate) hosts: Vec<Set<String>>,
+    pub(crate) ports: Vec<Set<u16>>,
+    pub(crate) distiller: Option<Set<Distiller>>,
+    pub(crate) roots: Vec<Set<String>>,
+    pub(crate) raw: Option<Set<bool>>,
+}
+
+/// The numbers of `[retrieval.budget]` and `[limits]` with their bounds.
+pub(crate) const NUMBERS: &[(&str, &str, u64, u64)] = &[
+    ("retrieval.budget", "requests", 0, 100_000),
+    ("retrieval.budget", "requests_per_host", 0, 100_000),
+    ("retrieval.budget", "bits_per_host", 0, 1 << 32),
+    ("retrieval.budget", "bits", 0, 1 << 32),
+    ("retrieval.budget", "query_bytes", 0, 2048),
+    ("limits", "connect_seconds", 1, 300),
+    ("limits", "fetch_seconds", 1, 3600),
+    ("limits", "wire_bytes", 1024, 1 << 30),
+    ("limits", "decoded_bytes", 1024, 1 << 30),
+    ("limits", "redirects", 0, 20),
+    ("limits", "parallel", 1, 64),
+];
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+/// Reads one policy file.
+///
+/// # Errors
+/// All problems of the text: syntax, unknown keys, values of a wrong kind.
+pub fn parse(text: &str, origin: Origin) -> Result<Layer, Diagnostics> {
+    let source = Arc::new(Source { origin, text: text.to_owned() });
+    let mut walk = Walk { source: source.clone(), problems: Vec::new() };
+    if text.len() > MAX_FILE {
+        walk.problem(0..0, "the policy is too long", format!("{} bytes, at most {MAX_FILE}", text.len()), None);
+        return Err(Diagnostics { problems: walk.problems });
+    }
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for e in errors {
+        walk.problem(e.span().unwrap_or(0..0), "is not valid TOML", e.message().to_owned(), None);
+    }
+    // A broken document would only give errors that follow from the first ones.
+    if !walk.problems.is_empty() {
+        return Err(Diagnostics { problems: walk.problems });
+    }
+    let layer = walk.document(document.get_ref());
+    if walk.problems.is_empty() {
+        return Ok(layer);
+    }
+    walk.problems.sort_by_key(|p| p.place.span.start);
+    Err(Diagnostics { problems: walk.problems })
+}
+
+struct Walk {
+    source: Arc<Source>,
+    problems: Vec<Problem>,
+}
+
+impl Walk {
+    fn place(&self, span: Range<usize>) -> Place {
+        Place { source: self.source.clone(), span }
+    }
+
+    fn problem(&mut self, span: Range<usize>, message: impl Into<String>, label: impl Into<String>, help: Option<String>) {
+        let place = self.place(span);
+        self.problems.push(Problem { place, message: message.into(), label: label.into(), help });
+    }
+
+    fn document(&mut self, t: &DeTable<'_>) -> Layer {
+        const TOP: &[&str] = &["version", "extends", "files", "env", "mode", "model", "retrieval", "limits", "profile", "command", "test"];
+        self.known(t, TOP, "");
+        match t.get("version") {
+            None => self.problem(0..0, "`version` is missing", "", Some("write `version = 1` as the first line".into())),
+            Some(v) => {
+                if self.integer(v, "version", 0, u64::MAX).is_some_and(|n| n.value != 1) {
+                    self.problem(v.span(), "unknown version of the policy format", "only 1 is known", None);
+                }
+            }
+        }
+        let mut layer = Layer {
+            source: self.source.clone(),
+            extends: self.list(t, "extends", "extends"),
+            read: Vec::new(),
+            write: Vec::new(),
+            hide: Vec::new(),
+            protect: Vec::new(),
+            pass: Vec::new(),
+            set: BTreeMap::new(),
+            mode: t.get("mode").and_then(|v| self.one_of(v, "mode", &[("read-only", Mode::ReadOnly), ("edit", Mode::Edit)])),
+            models: BTreeMap::new(),
+            retrieval: RawRetrieval::default(),
+            numbers: BTreeMap::new(),
+            profile: None,
+            commands: self.opaque(t, "command"),
+            tests: self.opaque(t, "test"),
+        };
+        if let Some(files) = self.table(t, "files", "files") {
+            self.known(files, &["read", "write", "hide", "protect"], "files");
+            layer.read = self.paths(files, "read", "files.read");
+            layer.write = self.paths(files, "write", "files.write");
+            layer.hide = self.list(files, "hide", "files.hide");
+            layer.protect = self.list(files, "protect", "files.protect");
+            for p in layer.protect.clone() {
+                if let Err(bad) = crate::protect::Protected::pattern(&p.value) {
+                    self.problem(p.place.span, "this protected path cannot be used", bad, None);
+                }
+            }
+        }
+        if let Some(env) = self.table(t, "env", "env") {
+            self.known(env, &["pass", "set"], "env");
+            layer.pass = self.list(env, "pass", "env.pass");
+            for p in layer.pass.clone() {
+                if !variable(p.value.strip_suffix('*').unwrap_or(&p.value)) || p.value == "*" {
+                    self.problem(p.place.span, "is no name of an environment variable", "a trailing * stands for any rest", None);
+                }
+            }
+            if let Some(set) = self.table(env, "set", "env.set") {
+                for (k, v) in set {
+                    if !variable(k.get_ref()) {
+                        self.problem(k.span(), "is no name of an environment variable", "", None);
+                    }
+                    if let Some(v) = self.string(v, "env.set") {
+                        layer.set.insert(k.get_ref().to_string(), v);
+                    }
+                }
+            }
+        }
+        if let Some(models) = self.table(t, "model", "model") {
+            for (name, v) in models {
+                self.model(name, v, &mut layer.models);
+            }
+        }
+        if let Some(r) = self.table(t, "retrieval", "retrieval") {
+            layer.retrieval = self.retrieval(r, &mut layer.numbers);
+        }
+        if let Some(l) = self.table(t, "limits", "limits") {
+            self.numbers(l, "limits", &[], &mut layer.numbers);
+        }
+        if let Some(p) = self.table(t, "profile", "profile") {
+            layer.profile = self.profile(p, t["profile"].span());
+        }
+        layer
+    }
+
+    fn model(&mut self, name: &Spanned<toml::de::DeString<'_>>, v: &Value<'_>, models: &mut BTreeMap<String, RawModel>) {
+        let DeValue::Table(m) = v.get_ref() else {
+            return self.wrong(v, &format!("model.{}", name.get_ref()), "a table");
+        };
+        let what = format!("model.{}", name.get_ref());
+        self.known(m, &["protocol", "upstream", "key", "allow", "models"], &what);
+        let protocols = &["anthropic", "openai", "gemini"];
+        let protocol = match m.get("protocol") {
+            Some(v) => self.one_of(v, "protocol", &protocols.map(|p| (p, p.to_owned()))),
+            None if protocols.contains(&&**name.get_ref()) => Some(Set { value: name.get_ref().to_string(), place: self.place(name.span()) }),
+            None => {
+                let help = nearest(name.get_ref(), protocols).map(|n| format!("did you mean `model.{n}`? Otherwise set `protocol`"));
+                let help = help.unwrap_or_else(|| "set `protocol` to anthropic, openai or gemini".into());
+                self.problem(name.span(), "this model gateway has no protocol", "no built-in name", Some(help));
+                None
+            }
+        };
+        let upstream = m.get("upstream").and_then(|v| self.read(v, "upstream", Upstream::read));
+        let key = m.get("key").and_then(|v| self.read(v, "key", KeySource::read));
+        let allow = m.contains_key("allow").then(|| {
+            let list = self.list(m, "allow", "allow");
+            for a in &list {
+                if let Err(reason) = method_and_path(a) {
+                    self.problem(a.place.span.clone(), format!("an entry of `allow` {reason}"), "", Some("write e.g. \"POST /v1/messages\"".into()));
+                }
+            }
+            list
+        });
+        let models_list = m.contains_key("models").then(|| self.list(m, "models", "models"));
+        let place = self.place(name.span());
+        models.insert(name.get_ref().to_string(), RawModel { place, protocol, upstream, key, allow, models: models_list });
+    }
+
+    fn retrieval(&mut self, r: &DeTable<'_>, numbers: &mut BTreeMap<&'static str, Set<u64>>) -> RawRetrieval {
+        self.known(r, &["private", "urls", "hosts", "ports", "distiller", "roots", "raw", "budget"], "retrieval");
+        let mut raw = RawRetrieval {
+            urls: r.get("urls").and_then(|v| self.one_of(v, "urls", &[("known", Urls::Known), ("seen", Urls::Seen), ("any", Urls::Any)])),
+            roots: self.paths(r, "roots", "retrieval.roots"),
+            raw: r.get("raw").and_then(|v| match v.get_ref() {
+                DeValue::Boolean(b) => Some(Set { value: *b, place: self.place(v.span()) }),
+                _ => {
+                    self.wrong(v, "retrieval.raw", "true or false");
+                    None
+                }
+            }),
+            distiller: r.get("distiller").and_then(|v| self.distiller(v)),
+            ..RawRetrieval::default()
+        };
+        for v in self.array(r, "private", "retrieval.private") {
+            raw.private.extend(self.read(v, "private", HostPort::read));
+        }
+        for v in self.array(r, "hosts", "retrieval.hosts") {
+            raw.hosts.extend(self.read(v, "hosts", |t| host_name(t)));
+        }
+        for v in self.array(r, "ports", "retrieval.ports") {
+            if let Some(n) = self.integer(v, "retrieval.ports", 1, 65535) {
+                raw.ports.push(Set { value: n.value as u16, place: n.place });
+            }
+        }
+        if let Some(b) = self.table(r, "budget", "retrieval.budget") {
+            self.numbers(b, "retrieval.budget", &[], numbers);
+        }
+        raw
+    }
+
+    fn distiller(&mut self, v: &Value<'_>) -> Option<Set<Distiller>> {
+        let place = self.place(v.span());
+        match v.get_ref() {
+            DeValue::String(s) if s == "extractive" => Some(Set { value: Distiller::Extractive, place }),
+            DeValue::Table(t) => {
+                self.known(t, &["model", "name"], "retrieval.distiller");
+                let mut text = |k: &str| t.get(k).and_then(|v| self.string(v, k));
+                match (text("model"), text("name")) {
+                    (Some(model), Some(name)) => Some(Set { value: Distiller::Model { model: model.value, name: name.value }, place }),
+                    _ => {
+                        self.problem(v.span(), "this distiller is incomplete", "needs `model` and `name`", None);
+                        None
+                    }
+                }
+            }
+            _ => {
+                self.wrong(v, "retrieval.distiller", "\"extractive\" or { model = …, name = … }");
+                None
+            }
+        }
+    }
+
+    fn profile(&mut self, p: &DeTable<'_>, span: Range<usize>) -> Option<Profile> {
+        self.known(p, &["name", "commands", "args", "state", "models", "key", "seed", "file"], "profile");
+        let Some(name) = p.get("name").and_then(|v| self.string(v, "profile.name")) else {
+            self.problem(span, "this profile has no `name`", "", None);
+            return None;
+        };
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+            self.problem(name.place.span.clone(), "a profile's name is made of a-z, 0-9 and -", "", None);
+        }
+        let mut args = Vec::new();
+        for group in self.array(p, "args", "profile.args") {
+            let DeValue::Array(items) = group.get_ref() else {
+                self.wrong(group, "profile.args", "an array of arrays of text");
+                continue;
+            };
+            let items: Vec<_> = items.iter().filter_map(|v| self.template(v, "profile.args")).collect();
+            args.push(items);
+        }
+        let key = self.table(p, "key", "profile.key").and_then(|k| {
+            self.known(k, &["env", "shape"], "profile.key");
+            let env = k.get("env").and_then(|v| self.string(v, "profile.key.env"))?;
+            let shape = k.get("shape").and_then(|v| self.string(v, "profile.key.shape"))?;
+            Some(PhantomKey { env, shape })
+        });
+        let state = self.inner_paths(p, "state");
+        Some(Profile {
+            name,
+            commands: self.list(p, "commands", "profile.commands"),
+            args,
+            state,
+            models: self.list(p, "models", "profile.models"),
+            key,
+            seed: self.seeds(p, "seed"),
+            files: self.seeds(p, "file"),
+        })
+    }
+
+    fn seeds(&mut self, p: &DeTable<'_>, key: &str) -> Vec<Seed> {
+        let what = format!("profile.{key}");
+        let mut seeds = Vec::new();
+        for v in self.array(p, key, &what) {
+            let DeValue::Table(t) = v.get_ref() else {
+                self.wrong(v, &what, "a table");
+                continue;
+            };
+            self.known(t, &["path", "content"], &what);
+            let path = t.get("path").and_then(|v| self.string(v, "path"));
+            let content = t.get("content").and_then(|v| self.template(v, "content"));
+            match (path, content) {
+                (Some(path), Some(content)) => {
+                    self.inner_path(&path);
+                    seeds.push(Seed { path, content });
+                }
+                _ => self.problem(v.span(), format!("an entry of `{what}` needs `path` and `content`"), "", None),
+            }
+        }
+        seeds
+    }
+
+    fn inner_paths(&mut self, p: &DeTable<'_>, key: &str) -> Vec<Set<String>> {
+        let list = self.list(p, key, key);
+        for path in &list {
+            self.inner_path(path);
+        }
+        list
+    }
+
+    /// A path relative to the private HOME.
+    fn inner_path(&mut self, path: &Set<String>) {
+        if path.is_empty() || path.starts_with('/') || path.split('/').any(|c| matches!(c, ".." | ".")) {
+            self.problem(path.place.span.clone(), "this path has to stay in the private HOME", "relative, without `..`", None);
+        }
+    }
+
+    /// Text in which `{…}` has to be a placeholder.
+    fn template(&mut self, v: &Value<'_>, what: &str) -> Option<Set<String>> {
+        let text = self.string(v, what)?;
+        for (at, _) in text.value.match_indices('{') {
+            let rest = &text.value[at + 1..];
+            let word: &str = rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("");
+            if !word.is_empty() && rest[word.len()..].starts_with('}') && !PLACEHOLDERS.contains(&word) {
+                let known = PLACEHOLDERS.join(", ");
+                self.problem(text.place.span.clone(), format!("unknown placeholder `{{{word}}}`"), "", Some(format!("known ones: {known}")));
+            }
+        }
+        Some(text)
+    }
+
+    fn numbers(&mut self, t: &DeTable<'_>, table: &'static str, more: &[&str], numbers: &mut BTreeMap<&'static str, Set<u64>>) {
+        let names: Vec<&str> = NUMBERS.iter().filter(|n| n.0 == table).map(|n| n.1).chain(more.iter().copied()).collect();
+        self.known(t, &names, table);
+        for (_, name, low, high) in NUMBERS.iter().filter(|n| n.0 == table) {
+            if let Some(n) = t.get(*name).and_then(|v| self.integer(v, name, *low, *high)) {
+                numbers.insert(name, n);
+            }
+        }
+    }
+
+    /// Reports the keys of a table that are not known.
+    fn known(&mut self, t: &DeTable<'_>, known: &[&str], what: &str) {
+        for key in t.keys() {
+            let name = key.get_ref();
+            if known.contains(&&**name) {
+                continue;
+            }
+            let message = if what.is_empty() { format!("unknown key `{name}`") } else { format!("unknown key `{name}` in `{what}`") };
+            let help = match nearest(name, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known keys: {}", known.join(", ")),
+            };
+            self.problem(key.span(), message, "not known", Some(help));
+        }
+    }
+
+    fn wrong(&mut self, v: &Value<'_>, what: &str, wanted: &str) {
+        self.problem(v.span(), format!("`{what}` has a value of the wrong kind"), format!("this is {}, needed is {wanted}", kind(v)), None);
+    }
+
+    fn table<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> Option<&'t DeTable<'i>> {
+        let v = t.get(key)?;
+        match v.get_ref() {
+            DeValue::Table(t) => Some(t),
+            _ => {
+                self.wrong(v, what, "a table");
+                None
+            }
+        }
+    }
+
+    fn array<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> &'t [Value<'i>] {
+        match t.get(key) {
+            None => &[],
+            Some(v) => match v.get_ref() {
+                DeValue::Array(items) => items,
+                _ => {
+                    self.wrong(v, what, "an array");
+                    &[]
+                }
+            },
+        }
+    }
+
+    fn string(&mut self, v: &Value<'_>, what: &str) -> Option<Set<String>> {
+        match v.get_ref() {
+            DeValue::String(s) if s.contains('\0') => {
+                self.problem(v.span(), format!("`{what}` holds a NUL character"), "", None);
+                None
+            }
+            DeValue::String(s) => Some(Set { value: s.to_string(), place: self.place(v.span()) }),
+            _ => {
+                self.wrong(v, what, "text in quotes");
+                None
+            }
+        }
+    }
+
+    fn list(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
+        self.array(t, key, what).iter().filter_map(|v| self.string(v, what)).collect()
+    }
+
+    fn paths(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
+        let list = self.list(t, key, what);
+        for p in &list {
+            if p.is_empty() || (p.starts_with('~') && !(p.value == "~" || p.starts_with("~/"))) {
+                self.problem(p.place.span.clone(), format!("`{what}` holds no usable path"), "absolute, ~/…, or relative to the workspace", None);
+            }
+        }
+        list
+    }
+
+    fn integer(&mut self, v: &Value<'_>, what: &str, low: u64, high: u64) -> Option<Set<u64>> {
+        let number = match v.get_ref() {
+            DeValue::Integer(i) => u64::from_str_radix(i.as_str(), i.radix()).ok(),
+            _ => {
+                self.wrong(v, what, "a whole number");
+                return None;
+            }
+        };
+        match number.filter(|n| (low..=high).contains(n)) {
+            Some(value) => Some(Set { value, place: self.place(v.span()) }),
+            None => {
+                self.problem(v.span(), format!("`{what}` is out of range"), format!("from {low} to {high}"), None);
+                None
+            }
+        }
+    }
+
+    fn one_of<T: Clone>(&mut self, v: &Value<'_>, what: &str, words: &[(&str, T)]) -> Option<Set<T>> {
+        let text = self.string(v, what)?;
+        if let Some((_, value)) = words.iter().find(|(w, _)| *w == text.value) {
+            return Some(Set { value: value.clone(), place: text.place });
+        }
+        let names: Vec<&str> = words.iter().map(|(w, _)| *w).collect();
+        let help = nearest(&text.value, &names).map(|n| format!("did you mean \"{n}\"?"));
+        self.problem(v.span(), format!("`{what}` has an unknown value"), format!("one of {}", names.join(", ")), help);
+        None
+    }
+
+    fn read<T>(&mut self, v: &Value<'_>, what: &str, read: impl Fn(&str) -> Result<T, &'static str>) -> Option<Set<T>> {
+        let text = self.string(v, what)?;
+        match read(&text.value) {
+            Ok(value) => Some(Set { value, place: text.place }),
+            Err(reason) => {
+                self.problem(v.span(), format!("this value of `{what}` {reason}"), "", None);
+                None
+            }
+        }
+    }
+
+    /// Tables that are kept as written.
+    fn opaque(&mut self, t: &DeTable<'_>, key: &str) -> Vec<Set<toml::Table>> {
+        let mut tables = Vec::new();
+        for v in self.array(t, key, key) {
+            match plain(v.get_ref()) {
+                Some(toml::Value::Table(table)) => tables.push(Set { value: table, place: self.place(v.span()) }),
+                _ => self.wrong(v, key, "a table"),
+            }
+        }
+        tables
+    }
+}
+
+fn kind(v: &Value<'_>) -> &'static str {
+    match v.get_ref() {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a point",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn plain(v: &DeValue<'_>) -> Option<toml::Value> {
+    Some(match v {
+        DeValue::String(s) => toml::Value::String(s.to_string()),
+        DeValue::Integer(i) => toml::Value::Integer(i64::from_str_radix(i.as_str(), i.radix()).ok()?),
+        DeValue::Float(f) => toml::Value::Float(f.as_str().parse().ok()?),
+        DeValue::Boolean(b) => toml::Value::Boolean(*b),
+        DeValue::Datetime(d) => toml::Value::Datetime(*d),
+        DeValue::Array(a) => toml::Value::Array(a.iter().map(|v| plain(v.get_ref())).collect::<Option<_>>()?),
+        DeValue::Table(t) => {
+            let entries = t.iter().map(|(k, v)| Some((k.get_ref().to_string(), plain(v.get_ref())?)));
+            toml::Value::Table(entries.collect::<Option<_>>()?)
+        }
+    })
+}
+
+fn variable(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
