@@ -26,6 +26,9 @@ pub mod seccomp;
 pub mod selfcheck;
 pub mod sys;
 
+#[cfg(test)]
+mod testing;
+
 pub use error::{Error, Result};
 pub use role::Role;
 

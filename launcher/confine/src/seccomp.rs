@@ -20,6 +20,9 @@ pub enum Action {
     Allow,
     /// It fails with this error.
     Errno(Errno),
+    /// It is not performed and answers 0: for calls that change nothing the caller could rely on, where a refusal makes
+    /// programs give up.
+    Pretend,
     /// The supervisor decides.
     Notify,
     /// The whole process is killed.
@@ -164,6 +167,9 @@ impl Filter {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 const SET_MODE_FILTER: libc::c_ulong = 1;
 
 /// Installs a filter for this process, which must have one thread, for good. Sets `no_new_privs`.
@@ -184,6 +190,14 @@ pub fn install_listener(filter: &Filter) -> Result<Listener> {
     let number = install_program(filter, flags as libc::c_ulong)?;
     // SAFETY: with NEW_LISTENER the kernel answers a descriptor that it just made for us.
     Ok(Listener::from(unsafe { OwnedFd::from_raw_fd(number as i32) }))
+}
+
+/// Installs a filter that notifies and a plain one on top, and returns where the notifications arrive: in this order, so that the
+/// plain filter may refuse what installing takes.
+pub fn install_both(plain: &Filter, notifying: &Filter) -> Result<Listener> {
+    let listener = install_listener(notifying)?;
+    install(plain)?;
+    Ok(listener)
 }
 
 fn install_program(filter: &Filter, flags: libc::c_ulong) -> Result<i64> {

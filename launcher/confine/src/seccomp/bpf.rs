@@ -45,6 +45,7 @@ fn answer(action: Action) -> Instruction {
     op(RETURN, match action {
         Action::Allow => libc::SECCOMP_RET_ALLOW,
         Action::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as i32 as u32,
+        Action::Pretend => libc::SECCOMP_RET_ERRNO,
         Action::Notify => libc::SECCOMP_RET_USER_NOTIF,
         Action::KillProcess => libc::SECCOMP_RET_KILL_PROCESS,
     })

@@ -1,0 +1,102 @@
+//! The calls that a supervisor performs on behalf of a confined process.
+
+use super::{Call, DGRAM, INET, INET6, NEWEST_CALL, STREAM, TYPE_MASK, UNIX, arg, call, rule};
+use crate::seccomp::{Action, Filter, Rule, Test};
+use nix::errno::Errno;
+
+/// Which calls of a session notify its launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// Changes of files and metadata.
+    pub files: bool,
+    /// Making, connecting and binding sockets.
+    pub sockets: bool,
+}
+
+impl Grants {
+    /// Everything that can be granted.
+    pub const ALL: Grants = Grants { files: true, sockets: true };
+}
+
+const CHANGES: &str = "changes a directory";
+const METADATA: &str = "changes metadata, which Landlock does not see";
+
+/// Notified whatever the arguments.
+pub(super) const CHANGING: &[(Call, &str)] = &[
+    (call!(SYS_creat), CHANGES),
+    (call!(SYS_rename), CHANGES),
+    (call!(SYS_renameat), CHANGES),
+    (call!(SYS_renameat2), CHANGES),
+    (call!(SYS_mkdir), CHANGES),
+    (call!(SYS_mkdirat), CHANGES),
+    (call!(SYS_rmdir), CHANGES),
+    (call!(SYS_link), CHANGES),
+    (call!(SYS_linkat), CHANGES),
+    (call!(SYS_unlink), CHANGES),
+    (call!(SYS_unlinkat), CHANGES),
+    (call!(SYS_symlink), CHANGES),
+    (call!(SYS_symlinkat), CHANGES),
+    (call!(SYS_mknod), CHANGES),
+    (call!(SYS_mknodat), CHANGES),
+    (call!(SYS_truncate), "changes content without an open"),
+    (call!(SYS_openat2), "its flags lie behind a pointer"),
+    (call!(SYS_chmod), METADATA),
+    (call!(SYS_fchmod), METADATA),
+    (call!(SYS_fchmodat), METADATA),
+    (call!(SYS_fchmodat2), METADATA),
+    (call!(SYS_chown), METADATA),
+    (call!(SYS_fchown), METADATA),
+    (call!(SYS_lchown), METADATA),
+    (call!(SYS_fchownat), METADATA),
+    (call!(SYS_utime), METADATA),
+    (call!(SYS_utimes), METADATA),
+    (call!(SYS_futimesat), METADATA),
+    (call!(SYS_utimensat), METADATA),
+    (call!(SYS_setxattr), METADATA),
+    (call!(SYS_lsetxattr), METADATA),
+    (call!(SYS_fsetxattr), METADATA),
+    (call!(SYS_removexattr), METADATA),
+    (call!(SYS_lremovexattr), METADATA),
+    (call!(SYS_fremovexattr), METADATA),
+];
+
+/// Open flags that may change something: writing, creating, truncating, and the bit of `O_TMPFILE` that is its own.
+const OPEN_CHANGES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32 | 0o20_000_000;
+
+pub(super) fn agent(grants: Grants) -> Filter {
+    let mut rules = Vec::new();
+    if grants.files {
+        rules.extend(CHANGING.iter().map(|&(call, reason)| rule(call, &[], Action::Notify, reason)));
+        for (call, flags) in [(call!(SYS_open), 1), (call!(SYS_openat), 2)] {
+            rules.push(rule(call, &[arg(flags, Test::Any(OPEN_CHANGES))], Action::Notify, "opens for a change; reads are Landlock's and the view's"));
+        }
+        for (call, mode) in [(call!(SYS_access), 1), (call!(SYS_faccessat), 2), (call!(SYS_faccessat2), 2)] {
+            rules.push(rule(call, &[arg(mode, Test::Any(libc::W_OK as u32))], Action::Notify, "the view is read-only, what is granted is not"));
+        }
+    }
+    if grants.sockets {
+        let kind = |value| arg(1, Test::Masked { mask: TYPE_MASK, value });
+        let made = "made by the supervisor, which keeps a duplicate to connect or bind";
+        for (family, value) in [(UNIX, STREAM), (INET, STREAM), (INET6, STREAM), (INET, DGRAM), (INET6, DGRAM)] {
+            rules.push(rule(call!(SYS_socket), &[arg(0, Test::Is(family)), kind(value)], Action::Notify, made));
+        }
+        for call in [call!(SYS_connect), call!(SYS_bind)] {
+            rules.push(rule(call, &[], Action::Notify, "the address lies behind a pointer"));
+        }
+    }
+    notifying("agent's grants", rules)
+}
+
+pub(super) fn retriever() -> Filter {
+    let rules = vec![
+        rule(call!(SYS_socket), &[], Action::Notify, "made by the supervisor, which keeps a duplicate to connect"),
+        rule(call!(SYS_connect), &[], Action::Notify, "the address lies behind a pointer and is checked there"),
+    ];
+    notifying("retriever's grants", rules)
+}
+
+/// Stacked on a filter that refuses foreign ABIs and newer calls: this one refuses them, too, rather than rely on that.
+fn notifying(name: &'static str, rules: Vec<Rule>) -> Filter {
+    let enosys = Action::Errno(Errno::ENOSYS);
+    Filter { name, foreign: enosys, x32: enosys, newer: Some((NEWEST_CALL, enosys)), rules, otherwise: Action::Allow }
+}
