@@ -106,7 +106,7 @@ const CANDIDATES: &[(&str, i64, [i64; 6])] = &[
     ("ioctl(TIOCSTI), high bits set", libc::SYS_ioctl, [NOTHING, libc::TIOCSTI as i64 | 1 << 32, 0, 0, 0, 0]),
     ("ioctl(FS_IOC_SETFLAGS)", libc::SYS_ioctl, [NOTHING, 0x4008_6602, 0, 0, 0, 0]),
     ("fcntl(F_SETOWN) of a group", libc::SYS_fcntl, [NOTHING, libc::F_SETOWN as i64, -5, 0, 0, 0]),
-    ("prlimit64 of another process", libc::SYS_prlimit64, [1, 0, 0, 0, 0, 0]),
+    ("prlimit64 of another process", libc::SYS_prlimit64, [NOTHING, 0, 0, 0, 0, 0]),
     ("ioprio_set of a group", libc::SYS_ioprio_set, [2, 0, 0x7fff_ffff, 0, 0, 0]),
 ];
 

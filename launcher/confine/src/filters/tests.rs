@@ -33,7 +33,8 @@ fn harmless(name: &str) -> ([i64; 6], Control) {
         "fspick" | "open_tree" | "open_tree_attr" | "mount_setattr" | "setxattrat" | "removexattrat" | "file_setattr" => ([N, 8, 0, 0, 0, 0], Namespaced),
         "keyctl" => ([0xffff, 0, 0, 0, 0, 0], Namespaced),
         "userfaultfd" => ([0x4000_0001, 0, 0, 0, 0, 0], Namespaced),
-        "memfd_secret" | "fanotify_init" => ([N, 0, 0, 0, 0, 0], Namespaced),
+        "memfd_secret" => ([N, 0, 0, 0, 0, 0], Namespaced),
+        "fanotify_init" => ([0x200, N, 0, 0, 0, 0], Namespaced),
         "sethostname" | "setdomainname" => ([8, N, 0, 0, 0, 0], Namespaced),
         "modify_ldt" | "sysfs" | "iopl" => ([99, 0, 0, 0, 0, 0], Namespaced),
         "ioperm" => ([N, N, 0, 0, 0, 0], Namespaced),
@@ -60,6 +61,8 @@ fn is_root() -> bool {
 /// One line per call: name and answer, with the agent's list installed or not.
 fn answers(calls: &[(&'static str, i64, [i64; 6])], filtered: bool) -> Vec<String> {
     let run = || {
+        // Alone in its process group, so that what acts on a group acts on this child only.
+        nix::unistd::setsid().unwrap();
         if filtered {
             seccomp::install(&agent_plain()).unwrap();
         }
