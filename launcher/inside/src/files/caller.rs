@@ -1,0 +1,192 @@
+//! The caller of a granted call: everything that is read about it, once, before its answer is decided.
+
+use super::Grants;
+use nix::libc;
+use picktwo_confine::notify::{Listener, Request};
+use picktwo_confine::{Error, Errno, memory, sys};
+use std::cell::Cell;
+use std::ffi::CString;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// One granted call.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) grants: &'a Arc<Grants>,
+    pub(crate) listener: &'a Arc<Listener>,
+    pub(crate) request: &'a Request,
+}
+
+/// Where a path starts.
+pub(crate) enum Base {
+    /// At the session's root.
+    Root,
+    /// At a descriptor of the caller's, or its working directory, held as a path descriptor.
+    At(OwnedFd),
+}
+
+/// A path argument, copied.
+pub(crate) struct Target {
+    pub(crate) path: Vec<u8>,
+    pub(crate) base: Base,
+}
+
+/// What an unreadable caller gets: an error that ordinary programs cope with, never a grant.
+pub(crate) fn unreadable(error: Error) -> Errno {
+    match error {
+        Error::UnterminatedString { .. } => Errno::ENAMETOOLONG,
+        other => match other.errno() {
+            Some(errno @ (Errno::EFAULT | Errno::ESRCH)) => errno,
+            _ => Errno::EACCES,
+        },
+    }
+}
+
+thread_local! {
+    /// The umask of this thread, once the thread has one of its own.
+    static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+impl Call<'_> {
+    /// Argument `index` as an `int`.
+    pub(crate) fn int(&self, index: usize) -> i32 {
+        self.request.int(index)
+    }
+
+    /// Argument `index` in full.
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.request.args[index]
+    }
+
+    /// The calling thread.
+    pub(crate) fn pid(&self) -> i32 {
+        self.request.pid
+    }
+
+    /// Fails if the caller went away: then what was read may be another process's.
+    pub(crate) fn alive(&self) -> Result<(), Errno> {
+        if self.listener.valid(self.request.id) { Ok(()) } else { Err(Errno::ESRCH) }
+    }
+
+    /// Copies a path.
+    pub(crate) fn path(&self, index: usize) -> Result<Vec<u8>, Errno> {
+        memory::read_path(self.pid(), self.word(index)).map_err(unreadable)
+    }
+
+    /// Copies exactly this many bytes.
+    pub(crate) fn bytes<const N: usize>(&self, index: usize) -> Result<[u8; N], Errno> {
+        let mut bytes = [0; N];
+        memory::read_exact(self.pid(), self.word(index), &mut bytes).map_err(unreadable)?;
+        Ok(bytes)
+    }
+
+    /// A path argument with the place where it starts. `dirfd`: the index of the directory argument, if the call has one.
+    /// An empty path is `ENOENT`.
+    pub(crate) fn target(&self, dirfd: Option<usize>, path: usize) -> Result<Target, Errno> {
+        let target = self.target_or_empty(dirfd, path)?;
+        if target.path.is_empty() { Err(Errno::ENOENT) } else { Ok(target) }
+    }
+
+    /// Like [`Call::target`], but an empty path stands for the directory argument itself (`AT_EMPTY_PATH`).
+    pub(crate) fn target_or_empty(&self, dirfd: Option<usize>, path: usize) -> Result<Target, Errno> {
+        let path = self.path(path)?;
+        let base = if path.first() == Some(&b'/') {
+            Base::Root
+        } else {
+            Base::At(match dirfd.map(|index| self.int(index)) {
+                None | Some(libc::AT_FDCWD) => self.cwd()?,
+                Some(fd) => self.object(fd)?,
+            })
+        };
+        self.alive()?;
+        Ok(Target { path, base })
+    }
+
+    /// The caller's working directory.
+    pub(crate) fn cwd(&self) -> Result<OwnedFd, Errno> {
+        self.open_proc("cwd", libc::O_PATH)
+    }
+
+    /// What a descriptor of the caller's refers to, as a path descriptor.
+    pub(crate) fn object(&self, fd: i32) -> Result<OwnedFd, Errno> {
+        if fd < 0 {
+            return Err(Errno::EBADF);
+        }
+        match self.open_proc(&format!("fd/{fd}"), libc::O_PATH) {
+            Err(Errno::ENOENT) => Err(Errno::EBADF),
+            other => other,
+        }
+    }
+
+    /// Whether a descriptor of the caller's was opened with `O_PATH`: its link in /proc has no permission bits then.
+    pub(crate) fn is_path_descriptor(&self, fd: i32) -> Result<bool, Errno> {
+        let path = CString::new(format!("{}/fd/{fd}", self.pid())).map_err(|_| Errno::EINVAL)?;
+        let link = sys::fstatat(self.grants.proc.as_fd(), &path, libc::AT_SYMLINK_NOFOLLOW).map_err(|_| Errno::EBADF)?;
+        Ok(link.mode & 0o700 == 0)
+    }
+
+    /// Opens something in the caller's /proc directory, in our own /proc.
+    pub(crate) fn open_proc(&self, name: &str, flags: i32) -> Result<OwnedFd, Errno> {
+        let path = CString::new(format!("{}/{name}", self.pid())).map_err(|_| Errno::EINVAL)?;
+        sys::openat(self.grants.proc.as_fd(), &path, flags, 0).map_err(|errno| match errno {
+            Errno::EPERM => Errno::EACCES,
+            other => other,
+        })
+    }
+
+    /// One line of the caller's status file, by its title (`Umask:`).
+    pub(crate) fn status(&self, title: &str) -> Result<String, Errno> {
+        let mut text = String::new();
+        let fd = self.open_proc("status", 0)?;
+        std::fs::File::from(fd).read_to_string(&mut text).map_err(|_| Errno::EACCES)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(title)).ok_or(Errno::EACCES)?;
+        Ok(line.trim().to_owned())
+    }
+
+    /// The caller's umask.
+    fn umask(&self) -> Result<u32, Errno> {
+        // The line is the second one: a short read is enough, and most of the cost is the kernel's formatting.
+        let fd = self.open_proc("status", 0)?;
+        let mut bytes = [0; 160];
+        let n = std::fs::File::from(fd).read(&mut bytes).map_err(|_| Errno::EACCES)?;
+        let text = &bytes[..n];
+        let at = text.windows(7).position(|w| w == b"\nUmask:").ok_or(Errno::EACCES)? + 7;
+        let digits: Vec<u8> = text[at..].iter().copied().skip_while(|b| !b.is_ascii_digit()).take_while(u8::is_ascii_digit).collect();
+        let mask = std::str::from_utf8(&digits).ok().and_then(|d| u32::from_str_radix(d, 8).ok()).ok_or(Errno::EACCES)?;
+        Ok(mask)
+    }
+
+    /// Makes this thread create files with the caller's umask. The kernel then applies default ACLs as it would for the caller.
+    pub(crate) fn assume_umask(&self) -> Result<(), Errno> {
+        let wanted = self.umask()?;
+        self.alive()?;
+        let current = UMASK.get();
+        if current != Some(wanted) {
+            if current.is_none() {
+                sys::own_thread_filesystem_state().map_err(|_| Errno::EACCES)?;
+            }
+            sys::umask(wanted);
+            UMASK.set(Some(wanted));
+        }
+        Ok(())
+    }
+
+    /// The caller's thread and process number in its own pid namespace.
+    pub(crate) fn own_numbers(&self) -> Result<[i32; 2], Errno> {
+        let last = |line: String| line.split_whitespace().last().and_then(|n| n.parse().ok()).ok_or(Errno::EACCES);
+        Ok([last(self.status("NSpid:")?)?, last(self.status("NStgid:")?)?])
+    }
+}
+
+/// Gives this thread its own umask and working directory, apart from the process's other threads. To be called where the
+/// thread starts; a thread that did not is given them by its first creating call.
+pub(crate) fn own_state() -> Result<(), Errno> {
+    if UMASK.get().is_none() {
+        sys::own_thread_filesystem_state()?;
+        let mask = sys::umask(0o077);
+        sys::umask(mask);
+        UMASK.set(Some(mask));
+    }
+    Ok(())
+}

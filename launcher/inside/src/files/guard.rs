@@ -1,0 +1,259 @@
+//! Protected paths on a real tree: rules by name, bare repositories by what their directories hold, hard links by inode, and what
+//! the session itself created.
+
+use super::resolve::{Dir, cstring};
+use super::{Fail, Grants, Place};
+use nix::libc;
+use picktwo_confine::Errno;
+use picktwo_confine::sys::{self, Identity};
+use picktwo_policies::protect::{self, GIT_DIRECTORY_MARKS, Kind, Protected, Rule};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What programs get for a protected path.
+pub(crate) const PROTECTED: Errno = Errno::EACCES;
+
+type Inodes = HashSet<(u64, u64)>;
+
+pub(crate) struct Guard {
+    pub(crate) protected: Protected,
+    words: Words,
+    /// Objects at protected paths that this session created: it may remove them.
+    created: Mutex<Inodes>,
+    /// Protected files with more than one name, once a file with more than one name was to be changed.
+    aliases: Mutex<Option<Arc<Inodes>>>,
+}
+
+/// First components of all patterns: a path without any of them, or of what could be another spelling of one, is free.
+struct Words {
+    exact: HashSet<Vec<u8>>,
+    globs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Words {
+    fn new(protected: &Protected) -> Words {
+        let mut words = Words { exact: HashSet::new(), globs: Vec::new() };
+        for word in ["modules", "worktrees"] {
+            words.exact.insert(word.into());
+        }
+        for rule in protected.rules() {
+            let pattern = rule.pattern.trim_start_matches('/').to_ascii_lowercase();
+            let first = pattern.split('/').next().unwrap_or("");
+            match (first.find('*'), first.rfind('*')) {
+                (Some(a), Some(b)) => words.globs.push((first.as_bytes()[..a].into(), first.as_bytes()[b + 1..].into())),
+                _ => {
+                    words.exact.insert(first.into());
+                }
+            }
+        }
+        words
+    }
+
+    fn may_match(&self, name: &[u8]) -> bool {
+        // Hidden files, short names, streams, final dots and blanks, and what Unicode may fold: the rules decide.
+        if name.iter().any(|&b| b >= 0x80 || b == b'~' || b == b':') || matches!(name.first(), Some(b'.')) || matches!(name.last(), Some(b'.' | b' ')) {
+            return true;
+        }
+        let mut lower = [0u8; 64];
+        let Some(lower) = lower.get_mut(..name.len()) else { return !self.globs.is_empty() };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.exact.contains(&*lower) || self.globs.iter().any(|(head, tail)| lower.starts_with(head) && lower.ends_with(tail))
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(protected: Protected) -> Guard {
+        let words = Words::new(&protected);
+        Guard { protected, words, created: Mutex::default(), aliases: Mutex::new(None) }
+    }
+
+    pub(crate) fn mark_created(&self, identity: &Identity) {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).insert((identity.dev, identity.ino));
+    }
+
+    pub(crate) fn was_created(&self, identity: &Identity) -> bool {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).contains(&(identity.dev, identity.ino))
+    }
+
+    pub(crate) fn forget_created(&self, identity: &Identity) {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).remove(&(identity.dev, identity.ino));
+    }
+}
+
+impl Grants {
+    /// The rule that protects a place. For a place of the quick way, a rule is a reason to take the exact way.
+    pub(crate) fn rule(&self, place: &Place) -> Result<Option<Rule>, Fail> {
+        let names = place.names();
+        if !names.iter().any(|name| self.guard.words.may_match(name)) {
+            return Ok(None);
+        }
+        let found = match self.guard.protected.check(&names) {
+            Some(rule) => Some(rule.clone()),
+            None => self.bare_rule(place, &names)?,
+        };
+        match found {
+            Some(_) if !place.exact => Err(Fail::Again),
+            other => Ok(other),
+        }
+    }
+
+    /// The rule of a path beneath a bare repository.
+    fn bare_rule(&self, place: &Place, names: &[&[u8]]) -> Result<Option<Rule>, Fail> {
+        for at in 0..names.len() {
+            if !self.guard.words.may_match(names[at]) {
+                continue;
+            }
+            if let Some(rule) = self.guard.protected.check_in_git_directory(&names[at..])
+                && self.is_git_directory(place, &names[..at])?
+            {
+                return Ok(Some(rule.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_git_directory(&self, place: &Place, names: &[&[u8]]) -> Result<bool, Fail> {
+        let rel = names.join(&b'/');
+        let dir = Place { rel, slash: false, ..place.clone() };
+        match dir.object(self) {
+            Ok((fd, _)) => Ok(protect::is_git_directory(|name| has(fd.as_fd(), name))),
+            Err(Fail::Errno(_)) => Ok(false),
+            Err(Fail::Again) => Err(Fail::Again),
+        }
+    }
+
+    /// Refuses a rename or a link of a place, as source or target.
+    pub(crate) fn may_move(&self, call: &super::Call<'_>, place: &Place, directory: bool) -> Result<(), Fail> {
+        let names = place.names();
+        let mut rule = match self.guard.protected.moving(&names, directory) {
+            Some(rule) => Some(rule.clone()),
+            None => self.bare_rule(place, &names)?,
+        };
+        if rule.is_none() && directory {
+            for at in 0..names.len() {
+                if self.is_git_directory(place, &names[..at])? {
+                    rule = self.guard.protected.moving(&[b".git", b"x"], true).cloned();
+                }
+            }
+        }
+        match rule {
+            None => Ok(()),
+            Some(_) if !place.exact => Err(Fail::Again),
+            Some(rule) => Err(self.refused(call, place, PROTECTED, &rule.name)),
+        }
+    }
+
+    /// Refuses a change to a file that has another, protected name.
+    pub(crate) fn no_alias(&self, call: &super::Call<'_>, place: &Place, identity: &Identity) -> Result<(), Fail> {
+        if identity.nlink < 2 || identity.kind() == libc::S_IFDIR || !self.protected_inodes().contains(&(identity.dev, identity.ino)) {
+            return Ok(());
+        }
+        Err(self.refused(call, place, PROTECTED, "hard link of a protected file"))
+    }
+
+    fn protected_inodes(&self) -> Arc<Inodes> {
+        let mut known = self.guard.aliases.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .get_or_insert_with(|| {
+                let mut found = Inodes::new();
+                for (index, root) in self.roots.iter().enumerate() {
+                    self.scan(index, root.dir.as_fd(), &mut found);
+                }
+                Arc::new(found)
+            })
+            .clone()
+    }
+
+    /// Finds protected files with more than one name beneath a root.
+    fn scan(&self, root: usize, top: BorrowedFd<'_>, found: &mut Inodes) {
+        let start = format!("/proc/self/fd/{}", top.as_raw_fd());
+        let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
+        while let Some(rel) = stack.pop() {
+            let path = [start.as_bytes(), b"/", &rel].concat();
+            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let child = if rel.is_empty() { name.as_bytes().to_vec() } else { [&rel[..], b"/", name.as_bytes()].concat() };
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    // Git's objects are many and never protected.
+                    if !child.ends_with(b".git/objects") {
+                        stack.push(child);
+                    }
+                } else if kind.is_file() {
+                    let place = Place { root, rel: child, slash: false, exact: true };
+                    if let Ok(Some(_)) = self.rule(&place)
+                        && let Ok(meta) = entry.metadata()
+                        && meta.nlink() > 1
+                    {
+                        found.insert((meta.dev(), meta.ino()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Called before a name is made: if it turns its directory into a git directory, what that directory already holds has to
+    /// pass, and its configuration becomes the launcher's own copy (a descriptor of the former one may still be open).
+    pub(crate) fn completing(&self, call: &super::Call<'_>, place: &Place) -> Result<(), Fail> {
+        let name = place.split().1;
+        if !GIT_DIRECTORY_MARKS.iter().any(|mark| mark.len() <= name.len() + 2 && may_spell(name, mark)) {
+            return Ok(());
+        }
+        let dir = match place.dir(self) {
+            Ok(dir) => dir,
+            Err(Fail::Errno(_)) => return Ok(()),
+            Err(fail) => return Err(fail),
+        };
+        if !protect::completes_git_directory(name, |mark| has(dir.as_fd(), mark)) {
+            return Ok(());
+        }
+        if !place.exact {
+            return Err(Fail::Again);
+        }
+        self.pass_as_git_directory(place, &dir).map_err(|why| self.refused(call, place, PROTECTED, why))
+    }
+
+    fn pass_as_git_directory(&self, place: &Place, dir: &Dir<'_>) -> Result<(), &'static str> {
+        const WHY: &str = "would become a git directory with unvetted content";
+        let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
+        for entry in std::fs::read_dir(path).map_err(|_| WHY)? {
+            let entry = entry.map_err(|_| WHY)?;
+            let name = entry.file_name();
+            let name = name.as_bytes();
+            match self.guard.protected.check_in_git_directory(&[name]).map(|rule| rule.kind) {
+                Some(Kind::GitConfig) => self.renew_config(&place.sibling(name)).map_err(|_| WHY)?,
+                Some(Kind::Directory) | None => {}
+                Some(_) => return Err(WHY),
+            }
+            if !self.guard.words.may_match(name) || !entry.file_type().map_err(|_| WHY)?.is_dir() {
+                continue;
+            }
+            if name.eq_ignore_ascii_case(b"modules") || name.eq_ignore_ascii_case(b"worktrees") {
+                return Err(WHY);
+            }
+            for below in std::fs::read_dir(entry.path()).map_err(|_| WHY)? {
+                let below = below.map_err(|_| WHY)?.file_name();
+                if self.guard.protected.check_in_git_directory(&[name, below.as_bytes()]).is_some() {
+                    return Err(WHY);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name might be another spelling of a mark; the policy's fold decides.
+fn may_spell(name: &[u8], mark: &str) -> bool {
+    name.eq_ignore_ascii_case(mark.as_bytes()) || !name.is_ascii() || name.iter().any(|&b| matches!(b, b'~' | b':')) || matches!(name.last(), Some(b'.' | b' '))
+}
+
+/// Whether a directory has an entry.
+fn has(dir: BorrowedFd<'_>, name: &str) -> bool {
+    cstring(name.as_bytes()).is_ok_and(|name| sys::fstatat(dir, &name, libc::AT_SYMLINK_NOFOLLOW).is_ok())
+}

@@ -1,0 +1,280 @@
+//! Changes to what is known about a file, by path and by descriptor: mode, owner, times, extended attributes, length; and the
+//! question whether it may be written.
+
+use super::guard::PROTECTED;
+use super::open::executable;
+use super::{Answer, Base, Call, Fail, Grants, Outcome, Place, Step, Target, Where};
+use crate::mode::Mode;
+use nix::libc;
+use picktwo_confine::sys::{self, Identity, xattr};
+use picktwo_confine::{Errno, memory};
+use picktwo_policies::protect::{Kind, Rule};
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// `setxattrat` and `removexattrat` (Linux 6.13), which libc does not know yet.
+pub(crate) const SETXATTRAT: i64 = 463;
+pub(crate) const REMOVEXATTRAT: i64 = 466;
+
+const NOFOLLOW: i32 = libc::AT_SYMLINK_NOFOLLOW;
+const EMPTY: i32 = libc::AT_EMPTY_PATH;
+const XATTR_NAME_MAX: usize = 255;
+
+type Times = Option<[(i64, i64); 2]>;
+
+/// A change to one object.
+enum Change {
+    Mode(u32),
+    Owner(u32, u32),
+    Times(Times),
+    SetAttribute { name: CString, value: Vec<u8>, flags: i32 },
+    RemoveAttribute(CString),
+    Length(i64),
+    /// No change: may it be written? Mode and flags of `faccessat2`.
+    Access(i32, i32),
+}
+
+impl Grants {
+    pub(crate) fn metadata(&self, call: &Call<'_>) -> Outcome {
+        let int = |i| call.int(i);
+        let word = |i| call.int(i) as u32;
+        match call.request.nr {
+            libc::SYS_truncate => match call.word(1) as i64 {
+                length if length < 0 => Err(Errno::EINVAL),
+                length => self.by_path(call, None, 0, 0, Change::Length(length)),
+            },
+            libc::SYS_chmod => self.by_path(call, None, 0, 0, Change::Mode(word(1))),
+            libc::SYS_fchmodat => self.by_path(call, Some(0), 1, 0, Change::Mode(word(2))),
+            libc::SYS_fchmodat2 => self.by_path(call, Some(0), 1, int(3), Change::Mode(word(2))),
+            libc::SYS_fchmod => self.by_descriptor(call, int(0), Change::Mode(word(1))),
+            libc::SYS_chown => self.by_path(call, None, 0, 0, Change::Owner(word(1), word(2))),
+            libc::SYS_lchown => self.by_path(call, None, 0, NOFOLLOW, Change::Owner(word(1), word(2))),
+            libc::SYS_fchownat => self.by_path(call, Some(0), 1, int(4), Change::Owner(word(2), word(3))),
+            libc::SYS_fchown => self.by_descriptor(call, int(0), Change::Owner(word(1), word(2))),
+            libc::SYS_utime => {
+                let times = if call.word(1) == 0 {
+                    None
+                } else {
+                    let bytes = call.bytes::<16>(1)?;
+                    Some([(long(&bytes, 0), 0), (long(&bytes, 8), 0)])
+                };
+                self.by_path(call, None, 0, 0, Change::Times(times))
+            }
+            libc::SYS_utimes => self.by_path(call, None, 0, 0, Change::Times(microseconds(call, 1)?)),
+            libc::SYS_futimesat if call.word(1) == 0 => self.by_descriptor(call, int(0), Change::Times(microseconds(call, 2)?)),
+            libc::SYS_futimesat => self.by_path(call, Some(0), 1, 0, Change::Times(microseconds(call, 2)?)),
+            libc::SYS_utimensat => {
+                let times = nanoseconds(call, 2)?;
+                match call.word(1) {
+                    0 if int(3) != 0 => Err(Errno::EINVAL),
+                    0 => self.by_descriptor(call, int(0), Change::Times(times)),
+                    _ => self.by_path(call, Some(0), 1, int(3), Change::Times(times)),
+                }
+            }
+            libc::SYS_setxattr => self.by_path(call, None, 0, 0, set_attribute(call, 1)?),
+            libc::SYS_lsetxattr => self.by_path(call, None, 0, NOFOLLOW, set_attribute(call, 1)?),
+            libc::SYS_fsetxattr => self.by_descriptor(call, int(0), set_attribute(call, 1)?),
+            SETXATTRAT => {
+                // struct xattr_args { u64 value; u32 size; u32 flags; }
+                if call.word(5) < 16 {
+                    return Err(Errno::EINVAL);
+                }
+                let bytes = call.bytes::<16>(4)?;
+                let size = u32::from_le_bytes(bytes[8..12].try_into().unwrap_or_default());
+                let flags = u32::from_le_bytes(bytes[12..].try_into().unwrap_or_default());
+                let change = attribute(call, 3, long(&bytes, 0) as u64, u64::from(size), flags as i32)?;
+                self.by_path(call, Some(0), 1, int(2), change)
+            }
+            libc::SYS_removexattr => self.by_path(call, None, 0, 0, Change::RemoveAttribute(attribute_name(call, 1)?)),
+            libc::SYS_lremovexattr => self.by_path(call, None, 0, NOFOLLOW, Change::RemoveAttribute(attribute_name(call, 1)?)),
+            libc::SYS_fremovexattr => self.by_descriptor(call, int(0), Change::RemoveAttribute(attribute_name(call, 1)?)),
+            REMOVEXATTRAT => self.by_path(call, Some(0), 1, int(2), Change::RemoveAttribute(attribute_name(call, 3)?)),
+            libc::SYS_access => self.by_path(call, None, 0, 0, Change::Access(int(1), 0)),
+            libc::SYS_faccessat => self.by_path(call, Some(0), 1, 0, Change::Access(int(2), 0)),
+            libc::SYS_faccessat2 => self.by_path(call, Some(0), 1, int(3) & !libc::AT_EACCESS, Change::Access(int(2), int(3))),
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn by_path(&self, call: &Call<'_>, dirfd: Option<usize>, path: usize, flags: i32, change: Change) -> Outcome {
+        if flags & !(NOFOLLOW | EMPTY) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        // A null path stands for an empty one where that is allowed (fchmodat2 and the xattr calls do not care; newer stats do).
+        let target = match flags & EMPTY != 0 {
+            true => call.target_or_empty(dirfd, path)?,
+            false => call.target(dirfd, path)?,
+        };
+        self.change_target(call, &target, flags & NOFOLLOW == 0, &change)
+    }
+
+    fn by_descriptor(&self, call: &Call<'_>, fd: i32, change: Change) -> Outcome {
+        if fd == libc::AT_FDCWD && matches!(change, Change::Times(_)) {
+            return Err(Errno::EFAULT);
+        }
+        let target = Target { path: Vec::new(), base: Base::At(call.object(fd)?) };
+        if call.is_path_descriptor(fd)? {
+            return Err(Errno::EBADF);
+        }
+        call.alive()?;
+        self.change_target(call, &target, true, &change)
+    }
+
+    fn change_target(&self, call: &Call<'_>, target: &Target, follow: bool, change: &Change) -> Outcome {
+        self.on_target(call, target, follow, |found| match found {
+            Where::In(place) => {
+                let (fd, identity) = place.object(self)?;
+                if identity.kind() == libc::S_IFLNK && follow && !target.path.is_empty() {
+                    // The quick way does not follow the last component; a link that the exact way did follow came meanwhile.
+                    return Err(Fail::Again);
+                }
+                self.change_place(call, &place, &fd, &identity, change)
+            }
+            Where::Nameless(fd) if self.mode.get() == Mode::ReadOnly && !matches!(change, Change::Access(..)) => {
+                drop(fd);
+                Err(Errno::EROFS.into())
+            }
+            Where::Nameless(fd) => {
+                let identity = sys::fstat(fd.as_fd())?;
+                self.perform(&fd, &identity, change)
+            }
+            Where::Standard(_) | Where::Out => Ok(Answer::Proceed),
+        })
+    }
+
+    fn change_place(&self, call: &Call<'_>, place: &Place, fd: &OwnedFd, identity: &Identity, change: &Change) -> Step {
+        let file_like = matches!(identity.kind(), libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
+        if self.mode.get() == Mode::ReadOnly {
+            if let Change::Access(..) = change
+                && !file_like
+            {
+                return self.perform(fd, identity, change);
+            }
+            return match change {
+                Change::Access(..) => Err(Errno::EROFS.into()),
+                _ => Err(self.refused(call, place, Errno::EROFS, "read-only")),
+            };
+        }
+        let rule = self.rule(place)?;
+        match (&rule, change) {
+            (None, Change::Access(..)) => return self.perform(fd, identity, change),
+            (Some(_), Change::Access(..)) => return Err(PROTECTED.into()),
+            (Some(rule), _) if !self.harmless(rule, identity, change) => {
+                return Err(self.refused(call, place, PROTECTED, &rule.name));
+            }
+            _ => {}
+        }
+        self.no_alias(call, place, identity)?;
+        let answer = self.perform(fd, identity, change)?;
+        if let Change::Length(_) = change {
+            self.written.note(place, identity);
+        }
+        self.granted(call, place);
+        Ok(answer)
+    }
+
+    /// What may be changed about a protected object: what ordinary tools do to those that they made here, and `git init`'s
+    /// question whether the file system has an executable bit.
+    fn harmless(&self, rule: &Rule, identity: &Identity, change: &Change) -> bool {
+        match change {
+            Change::Length(_) => false,
+            Change::Mode(mode) if identity.kind() == libc::S_IFREG && rule.kind == Kind::GitConfig => {
+                (mode ^ identity.mode) & 0o7777 & !libc::S_IXUSR == 0 || self.guard.was_created(identity)
+            }
+            // A directory that may be made may have its mode and times set, as `tar` and `cp -a` do.
+            _ => self.guard.was_created(identity) || (identity.kind() == libc::S_IFDIR && rule.kind.may_mkdir() && matches!(change, Change::Times(_))),
+        }
+    }
+
+    fn perform(&self, fd: &OwnedFd, identity: &Identity, change: &Change) -> Step {
+        let at = fd.as_fd();
+        match change {
+            Change::Mode(mode) => {
+                if identity.kind() == libc::S_IFLNK {
+                    return Err(Errno::EOPNOTSUPP.into());
+                }
+                sys::fchmodat2(at, c"", mode & 0o7777, EMPTY)?;
+                if mode & 0o111 != 0 && identity.kind() == libc::S_IFREG && !executable(identity) {
+                    self.wait_for_closing();
+                }
+            }
+            Change::Owner(uid, gid) => {
+                // As for the caller, whose user namespace knows its own user only.
+                if *uid != u32::MAX && *uid != identity.uid {
+                    return Err(Errno::EPERM.into());
+                }
+                sys::fchownat(at, c"", *uid, *gid, EMPTY)?;
+            }
+            Change::Times(times) => sys::utimensat(at, c"", *times, EMPTY)?,
+            Change::SetAttribute { name, value, flags } => xattr::set(&sys::fd_path(at), name, value, *flags, true)?,
+            Change::RemoveAttribute(name) => xattr::remove(&sys::fd_path(at), name, true)?,
+            Change::Length(length) => match identity.kind() {
+                libc::S_IFREG => self.truncate_object(fd, *length)?,
+                libc::S_IFDIR => return Err(Errno::EISDIR.into()),
+                _ => return Err(Errno::EINVAL.into()),
+            },
+            Change::Access(mode, flags) => access(fd, *mode, flags & libc::AT_EACCESS)?,
+        }
+        Ok(Answer::Value(0))
+    }
+}
+
+/// `faccessat2` on an open path descriptor.
+fn access(fd: &OwnedFd, mode: i32, flags: i32) -> Result<(), Errno> {
+    use picktwo_confine::attempt::{Arg, syscall};
+    use std::os::fd::AsRawFd;
+    let args = [Arg::Int(fd.as_raw_fd().into()), Arg::In(b"\0"), Arg::Int(mode.into()), Arg::Int((flags | EMPTY).into()), Arg::Null, Arg::Null];
+    syscall(libc::SYS_faccessat2, args).map(drop)
+}
+
+fn long(bytes: &[u8], at: usize) -> i64 {
+    i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
+}
+
+fn nanoseconds(call: &Call<'_>, argument: usize) -> Result<Times, Errno> {
+    if call.word(argument) == 0 {
+        return Ok(None);
+    }
+    let bytes = call.bytes::<32>(argument)?;
+    Ok(Some([(long(&bytes, 0), long(&bytes, 8)), (long(&bytes, 16), long(&bytes, 24))]))
+}
+
+fn microseconds(call: &Call<'_>, argument: usize) -> Result<Times, Errno> {
+    match nanoseconds(call, argument)? {
+        None => Ok(None),
+        Some(times) if times.iter().all(|(_, micro)| (0..1_000_000).contains(micro)) => Ok(Some(times.map(|(s, micro)| (s, micro * 1000)))),
+        Some(_) => Err(Errno::EINVAL),
+    }
+}
+
+fn attribute_name(call: &Call<'_>, argument: usize) -> Result<CString, Errno> {
+    let name = memory::read_string(call.pid(), call.word(argument), XATTR_NAME_MAX + 1).map_err(|error| match super::unreadable(error) {
+        Errno::ENAMETOOLONG => Errno::ERANGE,
+        other => other,
+    })?;
+    if name.is_empty() {
+        return Err(Errno::ERANGE);
+    }
+    // Where the launcher runs as root it could set what the caller could not.
+    if name.starts_with(b"security.") || name.starts_with(b"trusted.") {
+        return Err(Errno::EPERM);
+    }
+    super::cstring(&name)
+}
+
+fn set_attribute(call: &Call<'_>, name: usize) -> Result<Change, Errno> {
+    attribute(call, name, call.word(name + 1), call.word(name + 2), call.int(name + 3))
+}
+
+fn attribute(call: &Call<'_>, name: usize, address: u64, size: u64, flags: i32) -> Result<Change, Errno> {
+    if flags & !(libc::XATTR_CREATE | libc::XATTR_REPLACE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let name = attribute_name(call, name)?;
+    if size > xattr::SIZE_MAX as u64 {
+        return Err(Errno::E2BIG);
+    }
+    let mut value = vec![0; size as usize];
+    memory::read_exact(call.pid(), address, &mut value).map_err(super::unreadable)?;
+    Ok(Change::SetAttribute { name, value, flags })
+}

@@ -1,0 +1,163 @@
+//! Which files were granted for writing: so that a descriptor that is still open can be found after going back to read-only,
+//! wherever it is.
+
+use super::{Grants, Place};
+use nix::libc;
+use picktwo_confine::Errno;
+use picktwo_confine::sys::{self, Identity};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirEntryExt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// How many files are remembered.
+const MAX: usize = 64 * 1024;
+
+type Inode = (u64, u64);
+
+#[derive(Default)]
+struct Notes {
+    files: HashMap<Inode, (usize, Box<[u8]>)>,
+    /// Whether some had to be forgotten.
+    incomplete: bool,
+}
+
+/// Files that were granted for writing, with the path that they were granted by.
+#[derive(Default)]
+pub(crate) struct Written(Mutex<Notes>);
+
+/// A granted file that somebody still has open for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StillWritten {
+    /// Device and inode.
+    pub inode: (u64, u64),
+    /// Its path at present, or the one that it was granted by.
+    pub path: PathBuf,
+}
+
+impl Written {
+    pub(crate) fn note(&self, place: &Place, identity: &Identity) {
+        if identity.kind() != libc::S_IFREG {
+            return;
+        }
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.files.len() >= MAX && !notes.files.contains_key(&(identity.dev, identity.ino)) {
+            notes.files.clear();
+            notes.incomplete = true;
+        }
+        notes.files.insert((identity.dev, identity.ino), (place.root, place.rel.clone().into()));
+    }
+
+    /// Follows a file to its new name; files in a renamed directory are looked for by inode when it matters.
+    pub(crate) fn renamed(&self, from: &Place, to: &Place, directory: bool) {
+        if directory {
+            return;
+        }
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (root, rel) in notes.files.values_mut() {
+            if *root == from.root && **rel == *from.rel {
+                *rel = to.rel.clone().into();
+                break;
+            }
+        }
+    }
+}
+
+impl Grants {
+    /// Every granted file that is still open for writing by anybody, a descriptor in a socket's queue included, and whether
+    /// the list is complete. A read lease on a file is refused while it is open for writing (`fcntl(2)`); no lease stays.
+    ///
+    /// For the time after going back to read-only: files that nobody has open are forgotten.
+    pub fn still_written(&self) -> (Vec<StillWritten>, bool) {
+        let mut notes = std::mem::take(&mut *self.written.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut found = Vec::new();
+        let mut kept = Notes { incomplete: notes.incomplete, ..Notes::default() };
+        let mut lost: HashSet<Inode> = HashSet::new();
+        for (inode, (root, rel)) in notes.files.drain() {
+            let place = Place { root, rel: rel.to_vec(), slash: false, exact: true };
+            match self.open_for_writing(&place, inode) {
+                Probe::Open => {
+                    found.push(StillWritten { inode, path: self.absolute(&place) });
+                    kept.files.insert(inode, (root, rel));
+                }
+                Probe::Closed => {}
+                Probe::Elsewhere => {
+                    lost.insert(inode);
+                }
+            }
+        }
+        // Moved files are found by a walk; what is found nowhere has no name any more.
+        if !lost.is_empty() {
+            for (index, _) in self.roots.iter().enumerate() {
+                for (inode, rel) in self.find_inodes(index, &lost) {
+                    let place = Place { root: index, rel, slash: false, exact: true };
+                    if let Probe::Open = self.open_for_writing(&place, inode) {
+                        found.push(StillWritten { inode, path: self.absolute(&place) });
+                        kept.files.insert(inode, (index, place.rel.into()));
+                    }
+                }
+            }
+        }
+        let complete = !kept.incomplete;
+        let mut now = self.written.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.files.extend(kept.files);
+        now.incomplete |= kept.incomplete;
+        (found, complete)
+    }
+
+    fn open_for_writing(&self, place: &Place, inode: Inode) -> Probe {
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        // The type is looked at first: nothing but a regular file is opened.
+        let Ok((path, identity)) = place.object(self) else { return Probe::Elsewhere };
+        if (identity.dev, identity.ino) != inode {
+            return Probe::Elsewhere;
+        }
+        match sys::openat(sys::CWD, &sys::fd_path(path.as_fd()), flags & !libc::O_NOFOLLOW, 0) {
+            Ok(fd) => lease_refused(&fd),
+            // Unreadable, so it cannot be asked about: rather named than missed.
+            Err(_) => Probe::Open,
+        }
+    }
+
+    fn find_inodes(&self, root: usize, wanted: &HashSet<Inode>) -> Vec<(Inode, Vec<u8>)> {
+        let Ok(top) = sys::fstat(self.roots[root].dir.as_fd()) else { return Vec::new() };
+        let start = format!("/proc/self/fd/{}", self.roots[root].dir.as_raw_fd());
+        let mut found = Vec::new();
+        let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
+        while let Some(rel) = stack.pop() {
+            let path = [start.as_bytes(), b"/", &rel].concat();
+            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let child = if rel.is_empty() { name.as_bytes().to_vec() } else { [&rel[..], b"/", name.as_bytes()].concat() };
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => stack.push(child),
+                    Ok(_) if wanted.contains(&(top.dev, entry.ino())) => found.push(((top.dev, entry.ino()), child)),
+                    _ => {}
+                }
+            }
+        }
+        found
+    }
+}
+
+enum Probe {
+    Open,
+    Closed,
+    Elsewhere,
+}
+
+fn lease_refused(fd: &OwnedFd) -> Probe {
+    match sys::set_lease(fd.as_fd(), libc::F_RDLCK) {
+        Ok(()) => {
+            let _ = sys::set_lease(fd.as_fd(), libc::F_UNLCK);
+            Probe::Closed
+        }
+        Err(Errno::EAGAIN) => Probe::Open,
+        // A file of somebody else's, or a file system without leases: /proc has to do.
+        Err(_) => Probe::Closed,
+    }
+}
