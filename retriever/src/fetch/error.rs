@@ -92,6 +92,10 @@ pub enum Large {
     Wire(u64),
     /// The body after decoding, in bytes.
     Decoded(u64),
+    /// The number of elements.
+    Elements,
+    /// Elements inside each other.
+    Nesting,
 }
 
 impl FetchError {
@@ -146,6 +150,8 @@ impl std::fmt::Display for FetchError {
             Self::Timeout(Slow::Rate(rate)) => write!(f, "the page arrived at less than {rate} bytes per second"),
             Self::TooLarge(Large::Headers) => write!(f, "the response's header fields are larger than {}", mib(super::MAX_HEADERS as u64)),
             Self::TooLarge(Large::Wire(n)) => write!(f, "the page is larger than {} as transferred", mib(*n)),
+            Self::TooLarge(Large::Elements) => f.write_str("the page has too many elements"),
+            Self::TooLarge(Large::Nesting) => f.write_str("the page's elements are nested too deeply"),
             Self::TooLarge(Large::Decoded(n)) => write!(f, "the page is larger than {} after decompression", mib(*n)),
             Self::Status { url, status } => {
                 let name = reqwest::StatusCode::from_u16(*status).ok().and_then(|s| s.canonical_reason()).unwrap_or("an error");
