@@ -4,6 +4,7 @@
 //! [`filter::check`] and [`render::render`] are the two parts that other processes use; they neither open nor parse anything
 //! from the web.
 
+pub mod distil;
 pub mod extract;
 pub mod fetch;
 pub mod filter;

@@ -7,6 +7,7 @@ mod characters;
 mod check;
 
 pub use characters::{Removed, clean};
+pub(crate) use check::filtered;
 pub use check::{CheckError, check};
 
 use picktwo_wire::answer::Flag;
