@@ -271,3 +271,6 @@ fn abi_of(number: u32) -> ABI {
         _ => FLOOR_ABI,
     }
 }
+
+#[cfg(test)]
+mod tests;

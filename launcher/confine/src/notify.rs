@@ -163,3 +163,6 @@ impl From<Listener> for OwnedFd {
         listener.0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,3 +50,27 @@ pub(crate) fn in_namespaces(work: impl FnOnce() -> String) -> String {
         String::from_utf8(message[1..].to_vec()).expect("text")
     })
 }
+
+/// A new directory for one test, removed with this value.
+pub(crate) struct Scratch(std::path::PathBuf);
+
+pub(crate) fn scratch(name: &str) -> Scratch {
+    let dir = std::env::temp_dir().join(format!("picktwo-confine-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a scratch directory");
+    Scratch(dir)
+}
+
+impl std::ops::Deref for Scratch {
+    type Target = std::path::Path;
+
+    fn deref(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
