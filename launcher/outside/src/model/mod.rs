@@ -92,10 +92,11 @@ macro_rules! from {
 }
 from!(MessageError => Message, BadUpstream => Upstream, picktwo_confine::Error => Confine, ClientError => Resolver);
 
-/// The model side: takes its start message from `channel` (to the launcher), starts its resolver and the gateway, locks itself,
+/// The model side: takes its start message from the channel at descriptor 3 (to the launcher), starts its resolver and the gateway, locks itself,
 /// answers [`FromModel`], and connects on the gateway's request until the channel is closed.
 #[must_use]
-pub fn main_role(channel: Channel) -> ExitCode {
+pub fn main_role() -> ExitCode {
+    let Ok(channel) = Channel::from_parent() else { return ExitCode::FAILURE };
     let ended = match start(&channel) {
         Ok(mut model) => model.serve(),
         Err(e) => Err(e),

@@ -56,10 +56,11 @@ impl From<MessageError> for End {
     }
 }
 
-/// The resolver process: takes its start message from `channel`, locks itself, and answers until the channel is closed.
+/// The resolver process: takes its start message from the channel at descriptor 3, locks itself, and answers until the channel
+/// is closed.
 #[must_use]
-pub fn main_role(channel: Channel) -> ExitCode {
-    match run(&channel) {
+pub fn main_role() -> ExitCode {
+    match Channel::from_parent().map_err(End::from).and_then(|channel| run(&channel)) {
         Ok(()) | Err(End::Closed) => ExitCode::SUCCESS,
         Err(e) => {
             // Seen only where somebody runs the role by hand: its standard error is /dev/null otherwise.

@@ -209,7 +209,7 @@ fn forged_answers_are_ignored() {
 
 #[test]
 fn names_that_are_none_never_reach_a_server() {
-    let server = plain(|| vec![]);
+    let server = plain(Vec::new);
     let mut service = Service::new(vec![server.address]);
     for host in ["", "a b", "127.1", "A.example.org", "a.example.org.", "xn--\u{e9}", "a\0b.org"] {
         let answer = resolve(&mut service, host);

@@ -77,10 +77,11 @@ macro_rules! from {
 from!(MessageError => Message, picktwo_confine::Error => Confine, ClientError => Resolver, OpenError => Tables,
     connections::rules::BadException => Exception);
 
-/// The web side: takes its start message from `channel` (to the launcher), starts its resolver, locks itself, and serves until
+/// The web side: takes its start message from the channel at descriptor 3 (to the launcher), starts its resolver, locks itself, and serves until
 /// the channel is closed.
 #[must_use]
-pub fn main_role(channel: Channel) -> ExitCode {
+pub fn main_role() -> ExitCode {
+    let Ok(channel) = Channel::from_parent() else { return ExitCode::FAILURE };
     let ended = match start(&channel) {
         Ok(mut web) => web.serve(),
         Err(e) => Err(e),

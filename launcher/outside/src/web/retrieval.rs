@@ -220,9 +220,11 @@ impl Retrieval {
             match (decode::<Empty>(&bytes), fds.pop(), fds.is_empty()) {
                 (Ok(Empty {}), Some(fd), true) => {
                     let listener = Listener::from(fd);
-                    // Only a speed-up.
-                    let _ = listener.sync_wake_up();
-                    self.listener = Some(listener);
+                    // Cheap wake-ups; whatever does not know them is no listener of a kernel that the full tier takes.
+                    match listener.sync_wake_up() {
+                        Ok(()) => self.listener = Some(listener),
+                        Err(_) => self.kill(),
+                    }
                 }
                 _ => self.kill(),
             }
