@@ -1,0 +1,246 @@
+//! The start of the confined command: a child of the launcher, in the session's namespaces, locked and checked before it
+//! executes its first foreign instruction.
+//!
+//! [`start`] is called by the launcher while it has one thread and **after it has restricted itself with Landlock**: the
+//! command's domain must be a descendant of the launcher's, or the launcher could not serve its calls. That domain must allow
+//! what the command may do: see [`allow_session`]. The command waits until [`Prepared::go`], so that the launcher can lock
+//! itself and start its supervisors.
+//!
+//! The command stays in the launcher's process group, session and terminal. It ends when the launcher's calling thread ends.
+
+mod child;
+
+use nix::errno::Errno;
+use picktwo_confine::channel::{self, Channel};
+use picktwo_confine::filters::Grants;
+use picktwo_confine::landlock::{Access, Rights};
+use picktwo_confine::namespace::{self, NamespaceFds};
+use picktwo_confine::notify::Listener;
+use picktwo_confine::process::{self, Child};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// What is started, and as what.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program and its arguments. A name without `/` is looked up in `env`'s PATH, inside the view.
+    pub argv: Vec<OsString>,
+    /// The environment, exactly.
+    pub env: Vec<(OsString, OsString)>,
+    /// The working directory, in the view.
+    pub directory: PathBuf,
+    /// The private home's path.
+    pub home: PathBuf,
+    /// The user id, for `/run/user/UID`.
+    pub uid: u32,
+    /// The workspace and further directories that only grants change: checked from inside to be read-only.
+    pub roots: Vec<PathBuf>,
+    /// Paths that must not exist in the view: checked from inside.
+    pub hidden: Vec<PathBuf>,
+    /// Limits of open descriptors, soft and hard: the person's own, not the launcher's raised ones.
+    pub open_files: (u64, u64),
+    /// Signals that the person's shell had ignored when picktwo started (`nohup`), and that stay ignored.
+    pub ignored: Vec<i32>,
+    /// Which calls become granted calls.
+    pub grants: Grants,
+}
+
+/// Why the command did not start. Nothing foreign has run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A step on the launcher's side.
+    Confine(picktwo_confine::Error),
+    /// A step in the new process, or its check from inside, failed.
+    Failed {
+        /// One sentence with the object and the reason.
+        sentence: String,
+        /// The kernel's answer, if a call failed.
+        errno: Option<Errno>,
+    },
+    /// The program could not be executed.
+    Program {
+        /// The program as it was asked for.
+        program: PathBuf,
+        /// The kernel's answer: `ENOENT` if it was not found.
+        errno: Errno,
+    },
+    /// The process ended without a report.
+    Ended,
+}
+
+impl Error {
+    /// The exit code for it: 126 or 127 for a program as a shell says it, 125 for what is picktwo's own.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Program { errno: Errno::ENOENT | Errno::ENOTDIR, .. } => 127,
+            Self::Program { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Confine(error) => error.fmt(f),
+            Self::Failed { sentence, .. } => f.write_str(sentence),
+            Self::Program { program, errno: Errno::ENOENT } if program.components().count() == 1 => {
+                write!(f, "{}: command not found in the session", program.display())
+            }
+            Self::Program { program, errno } => write!(f, "cannot execute {} in the session: {}", program.display(), errno.desc()),
+            Self::Ended => f.write_str("the command's process ended unexpectedly while it started"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<picktwo_confine::Error> for Error {
+    fn from(error: picktwo_confine::Error) -> Self {
+        Self::Confine(error)
+    }
+}
+
+/// What the new process tells the launcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+enum Report {
+    /// From the process in between: the command's process exists. Descriptor: its pidfd.
+    Cloned { pid: i32 },
+    /// The command's process is locked and checked, and waits. Descriptor: the listener of its granted calls.
+    Prepared { steps: crate::view::Steps },
+    /// A step failed; the process has ended.
+    Failed { sentence: String, errno: Option<i32> },
+    /// The program could not be executed; the process has ended.
+    Program { errno: i32 },
+}
+
+const GO: &[u8] = b"go";
+
+/// The command's process, locked, checked and waiting.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The process: the launcher's own child.
+    pub child: Child,
+    /// What each step cost, in microseconds.
+    pub steps: crate::view::Steps,
+    channel: Channel,
+    program: PathBuf,
+}
+
+/// Adds to the launcher's own Landlock access what its session's command needs, since the command's rights can only be a part
+/// of the launcher's: everything in the session's view, whose host part is on read-only mounts. `root` is the session's root
+/// ([`crate::init::Namespaces::root`]).
+pub fn allow_session(access: Access, root: OwnedFd) -> Access {
+    access.fd(Rights::Write, root, Path::new("the session's root"))
+}
+
+/// Makes the command's process and waits until it is ready to execute. The listener is where its granted calls arrive:
+/// somebody must serve them before [`Prepared::go`].
+///
+/// # Errors
+/// The first step that failed, here or there. The process has been reaped then.
+pub fn start(command: &Command, namespaces: &NamespaceFds) -> Result<(Prepared, Listener), Error> {
+    let (ours, theirs) = channel::pair()?;
+    let launcher = process::pidfd_open(i32::try_from(std::process::id()).unwrap_or(i32::MAX))?;
+    let between = process::fork_bound("the command's process", || join_and_clone(command, namespaces, &theirs, launcher.as_fd()))?;
+    drop(theirs);
+    let mut arrived = Arrived::default();
+    let outcome = arrived.collect(&ours);
+    // It has nothing left to do, whatever happened.
+    let reaped = between.wait();
+    match (outcome, arrived) {
+        (Ok(()), Arrived { child: Some(child), listener: Some(listener), steps }) => {
+            reaped?;
+            let program = command.argv.first().map(PathBuf::from).unwrap_or_default();
+            Ok((Prepared { child, steps, channel: ours, program }, listener))
+        }
+        (outcome, Arrived { child, .. }) => {
+            if let Some(child) = child {
+                child.kill_and_wait()?;
+            }
+            Err(outcome.err().unwrap_or(Error::Ended))
+        }
+    }
+}
+
+#[derive(Default)]
+struct Arrived {
+    child: Option<Child>,
+    listener: Option<Listener>,
+    steps: crate::view::Steps,
+}
+
+impl Arrived {
+    /// Takes the two reports, which come from two processes in any order.
+    fn collect(&mut self, channel: &Channel) -> Result<(), Error> {
+        let mut failure = None;
+        while self.child.is_none() || (self.listener.is_none() && failure.is_none()) {
+            let mut message = Vec::new();
+            let Some(mut fds) = channel.recv(&mut message)? else { break };
+            match picktwo_wire::decode(&message) {
+                Ok(Report::Cloned { pid }) => self.child = fds.pop().map(|fd| Child::from_parts(pid, fd)),
+                Ok(Report::Prepared { steps }) => {
+                    self.listener = fds.pop().map(Listener::from);
+                    self.steps = steps;
+                }
+                Ok(Report::Failed { sentence, errno }) => {
+                    failure = Some(Error::Failed { sentence, errno: errno.map(Errno::from_raw) });
+                }
+                _ => return Err(Error::Ended),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None if self.child.is_some() && self.listener.is_some() => Ok(()),
+            None => Err(Error::Ended),
+        }
+    }
+}
+
+impl Prepared {
+    /// Lets the command execute, and answers once it has.
+    ///
+    /// # Errors
+    /// [`Error::Program`] if it cannot be executed; the process has been reaped then.
+    pub fn go(self) -> Result<Child, Error> {
+        self.channel.send(GO, &[])?;
+        let mut message = Vec::new();
+        // The channel closes on exec.
+        if self.channel.recv(&mut message)?.is_none() {
+            return Ok(self.child);
+        }
+        self.child.wait()?;
+        match picktwo_wire::decode(&message) {
+            Ok(Report::Program { errno }) => Err(Error::Program { program: self.program, errno: Errno::from_raw(errno) }),
+            Ok(Report::Failed { sentence, errno }) => Err(Error::Failed { sentence, errno: errno.map(Errno::from_raw) }),
+            _ => Err(Error::Ended),
+        }
+    }
+}
+
+/// The process in between: joins the session's namespaces, and clones the command's process as the launcher's child there.
+fn join_and_clone(command: &Command, namespaces: &NamespaceFds, channel: &Channel, launcher: std::os::fd::BorrowedFd<'_>) -> u8 {
+    let cloned = namespace::join(namespaces)
+        .and_then(|()| process::clone_into_parent("the command's process", || child::run(command, channel, launcher)));
+    let sent = match cloned {
+        Ok(child) => {
+            let (pid, pidfd) = child.into_parts();
+            report(channel, &Report::Cloned { pid }, &[pidfd.as_fd()])
+        }
+        Err(error) => report(channel, &failed(&error), &[]),
+    };
+    u8::from(sent.is_err())
+}
+
+fn failed(error: &picktwo_confine::Error) -> Report {
+    Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) }
+}
+
+fn report(channel: &Channel, report: &Report, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), picktwo_confine::Error> {
+    let message = picktwo_wire::encode(report).unwrap_or_else(|_| b"\"too_long\"".to_vec());
+    channel.send(&message, fds)
+}

@@ -1,0 +1,249 @@
+//! Process 1 of a session: makes the namespaces' view, then holds them, makes the session's internet sockets and reaps.
+//!
+//! The launcher calls [`start`] while it has one thread, before it restricts itself **and before it reads any credential**:
+//! until it executes itself anew the init has a copy of the launcher's memory. It builds the view, reports, and becomes a
+//! role: picktwo's own binary, executed with an empty environment and memory ([`main_role`]), which locks itself before it
+//! serves. When its channel closes it exits, and the kernel ends every process of the session.
+
+mod serve;
+
+use crate::view::{self, Plan, Steps};
+use nix::errno::Errno;
+use picktwo_confine::channel::{self, Channel};
+use picktwo_confine::namespace::{self, NamespaceFds};
+use picktwo_confine::process::{self, Child};
+use picktwo_confine::{Role, sys};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub use serve::main_role;
+
+/// Connections that may wait on the gateway's listening socket.
+const GATEWAY_BACKLOG: i32 = 1024;
+/// Connections that may wait on the tools' listening socket.
+const TOOLS_BACKLOG: i32 = 128;
+
+/// What the init tells the launcher, before it answers [`crate::socket_request::SocketRequest`]s.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The view stands. Descriptors: the root, then the gateway's and the tools' listening sockets where there are any.
+    Ready { gateway: Option<u16>, tools: bool, steps: Steps },
+    /// It could not be built, or the init could not lock itself; it has ended.
+    Failed { sentence: String, errno: Option<i32> },
+    /// The init is locked and serves.
+    Locked,
+}
+
+/// What the launcher tells the init once it has opened its namespaces.
+pub(crate) const LOCK: &[u8] = b"lock";
+
+/// Why a session's namespaces or view could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A step on the launcher's side: the clone itself (`ENOSPC`, `EPERM`: this host allows no namespaces), the channel.
+    Confine(picktwo_confine::Error),
+    /// The init reported a failure.
+    Failed {
+        /// One sentence with the object and the reason.
+        sentence: String,
+        /// The kernel's answer, if a call failed.
+        errno: Option<Errno>,
+    },
+    /// The init ended without a report, or said something else than it should.
+    Ended,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Confine(error) => error.fmt(f),
+            Self::Failed { sentence, .. } => f.write_str(sentence),
+            Self::Ended => f.write_str("the session's first process ended unexpectedly while it started"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<picktwo_confine::Error> for Error {
+    fn from(error: picktwo_confine::Error) -> Self {
+        Self::Confine(error)
+    }
+}
+
+/// An init that builds its view while the launcher does something else.
+#[derive(Debug)]
+pub struct Starting {
+    child: Child,
+    channel: Channel,
+}
+
+/// A session's namespaces, with its view in place.
+#[derive(Debug)]
+pub struct Namespaces {
+    /// The init. It ends with the calling thread, and when `channel` is closed.
+    pub child: Child,
+    /// For [`crate::socket_request`], after [`Namespaces::locked`].
+    pub channel: Channel,
+    /// The session's root directory, as a path descriptor.
+    pub root: OwnedFd,
+    /// The namespaces, for [`crate::agent::start`].
+    pub namespaces: NamespaceFds,
+    /// The gateway's port on the session's loopback and its listening socket.
+    pub gateway: Option<(u16, OwnedFd)>,
+    /// The listening socket at [`view::TOOLS_SOCKET`].
+    pub tools: Option<OwnedFd>,
+    /// What each step of building cost, in microseconds.
+    pub steps: Steps,
+}
+
+/// Clones the init into new namespaces, where it builds `plan` at once. `exe` is picktwo's own binary
+/// ([`process::own_executable`]).
+///
+/// # Errors
+/// [`Error::Confine`] if the clone is refused.
+pub fn start(plan: &Plan, exe: OwnedFd) -> Result<Starting, Error> {
+    let (ours, theirs) = channel::pair()?;
+    let child = process::clone_namespaces(namespace::SESSION, "the session's namespaces", || {
+        // The copy of the launcher's end goes with everything else when the init executes itself.
+        first(plan, exe, theirs)
+    })?;
+    Ok(Starting { child, channel: ours })
+}
+
+impl Starting {
+    /// Waits until the view stands, and opens what the launcher needs of it. The init locks itself from here on.
+    ///
+    /// # Errors
+    /// What the init reported, or that it ended.
+    pub fn ready(self) -> Result<Namespaces, Error> {
+        let (report, mut fds) = receive(&self.channel)?;
+        let Report::Ready { gateway, tools, steps } = report else { return Err(Error::Ended) };
+        if fds.len() != 1 + usize::from(gateway.is_some()) + usize::from(tools) {
+            return Err(Error::Ended);
+        }
+        let tools = if tools { fds.pop() } else { None };
+        let gateway = gateway.and_then(|port| fds.pop().map(|fd| (port, fd)));
+        let root = fds.pop().ok_or(Error::Ended)?;
+        let namespaces = NamespaceFds::open(self.child.pid())?;
+        self.channel.send(LOCK, &[])?;
+        Ok(Namespaces { child: self.child, channel: self.channel, root, namespaces, gateway, tools, steps })
+    }
+}
+
+impl Namespaces {
+    /// Waits until the init has locked itself. To be called once, before the first foreign instruction.
+    ///
+    /// # Errors
+    /// What the init reported, or that it ended.
+    pub fn locked(&self) -> Result<(), Error> {
+        match receive(&self.channel)? {
+            (Report::Locked, _) => Ok(()),
+            _ => Err(Error::Ended),
+        }
+    }
+}
+
+fn receive(channel: &Channel) -> Result<(Report, Vec<OwnedFd>), Error> {
+    let mut message = Vec::new();
+    let fds = channel.recv(&mut message)?.ok_or(Error::Ended)?;
+    match picktwo_wire::decode(&message) {
+        Ok(Report::Failed { sentence, errno }) => Err(Error::Failed { sentence, errno: errno.map(Errno::from_raw) }),
+        Ok(report) => Ok((report, fds)),
+        Err(_) => Err(Error::Ended),
+    }
+}
+
+pub(crate) fn report(channel: &Channel, report: &Report, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), picktwo_confine::Error> {
+    let message = picktwo_wire::encode(report).unwrap_or_else(|_| b"\"ended\"".to_vec());
+    channel.send(&message, fds)
+}
+
+/// The init's life before it executes itself.
+fn first(plan: &Plan, exe: OwnedFd, channel: Channel) -> u8 {
+    match prepare(plan) {
+        Ok((view, gateway, tools)) => {
+            let mut fds = vec![view.root.as_fd()];
+            fds.extend(gateway.iter().map(|(_, fd)| fd.as_fd()));
+            fds.extend(tools.iter().map(AsFd::as_fd));
+            let ready = Report::Ready { gateway: gateway.as_ref().map(|(port, _)| *port), tools: tools.is_some(), steps: view.steps };
+            if report(&channel, &ready, &fds).is_err() {
+                return 1;
+            }
+        }
+        Err(error) => {
+            let failed = Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) };
+            let _ = report(&channel, &failed, &[]);
+            return 1;
+        }
+    }
+    // Privileges end here: the bounding set is empty from now on, so that even root's exec gives none back.
+    let failed = |error: picktwo_confine::Error| Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) };
+    if let Err(error) = picktwo_confine::limits::drop_all_capabilities() {
+        let _ = report(&channel, &failed(error), &[]);
+        return 1;
+    }
+    let error = process::become_role(Role::Init, exe, channel);
+    // If that failed late, the channel is where a role has it.
+    if let Ok(channel) = Channel::from_parent() {
+        let _ = report(&channel, &failed(error), &[]);
+    }
+    1
+}
+
+type Prepared = (view::View, Option<(u16, OwnedFd)>, Option<OwnedFd>);
+
+fn prepare(plan: &Plan) -> Result<Prepared, view::Error> {
+    let mut clock = view::Clock::new();
+    // A launcher that keeps others out of its memory passes that on; the maps need /proc/self to be ours.
+    process::set_dumpable(true)?;
+    // Modes of what the view is made of are as stated; the command has the person's own umask.
+    sys::umask(0o022);
+    namespace::write_own_maps(plan.identity.uid, plan.identity.gid)?;
+    // Out of the terminal's reach: signals of its keys are for the command.
+    let _ = nix::unistd::setsid();
+    namespace::set_host_name(view::HOST_NAME)?;
+    namespace::loopback_up()?;
+    clock.step("namespaces");
+    let mut view = view::build(plan)?;
+    clock.step("view");
+    let gateway = plan.gateway.then(gateway_socket).transpose()?;
+    let tools = plan.tools.then(tools_socket).transpose()?;
+    view::freeze(&view)?;
+    clock.step("sockets");
+    clock.steps.retain(|(name, _)| name != "view");
+    clock.steps.splice(1..1, view.steps);
+    view.steps = clock.steps;
+    Ok((view, gateway, tools))
+}
+
+/// A listening TCP socket on the session's loopback, at a port that the kernel chooses.
+fn gateway_socket() -> Result<(u16, OwnedFd), view::Error> {
+    const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
+    let failed = |call| move |errno| view::Error::Socket { what: "the gateway's socket", call, errno };
+    let family = nix::sys::socket::AddressFamily::Inet as u16;
+    let fd = sys::socket(family.into(), nix::sys::socket::SockType::Stream as i32, 0).map_err(failed("socket"))?;
+    // sockaddr_in: family, port, address, eight bytes of nothing.
+    let mut address = [0u8; 16];
+    address[..2].copy_from_slice(&family.to_ne_bytes());
+    address[4..8].copy_from_slice(&LOOPBACK);
+    sys::bind(fd.as_fd(), &address).map_err(failed("bind"))?;
+    sys::listen(fd.as_fd(), GATEWAY_BACKLOG).map_err(failed("listen"))?;
+    let name = sys::socket_name(fd.as_fd()).map_err(failed("getsockname"))?;
+    Ok((u16::from_be_bytes([name[2], name[3]]), fd))
+}
+
+/// The listening UNIX socket at which the session's tools reach the launcher.
+fn tools_socket() -> Result<OwnedFd, view::Error> {
+    let failed = |call| move |errno| view::Error::Socket { what: "the tools' socket", call, errno };
+    let family = nix::sys::socket::AddressFamily::Unix as u16;
+    let fd = sys::socket(family.into(), nix::sys::socket::SockType::Stream as i32, 0).map_err(failed("socket"))?;
+    let mut address = family.to_ne_bytes().to_vec();
+    address.extend(view::TOOLS_SOCKET.as_bytes());
+    address.push(0);
+    sys::bind(fd.as_fd(), &address).map_err(failed("bind"))?;
+    sys::listen(fd.as_fd(), TOOLS_BACKLOG).map_err(failed("listen"))?;
+    Ok(fd)
+}

@@ -1,0 +1,170 @@
+//! What a session sees of the file system: everything that is not put there does not exist.
+//!
+//! The launcher decides on a [`Plan`]; [`build`] carries it out in the first process of the session's namespaces and ends
+//! with that process's root in the view. In both modes, everything of the host is read-only in the view, with whatever is
+//! mounted in it; what a session may write by itself is its private home, `/tmp`, `/dev/shm` and `/run/user/UID`.
+//! Nothing is made in any directory of the person's: mount points exist on file systems of the session's own and in the
+//! private home only.
+
+mod devices;
+mod error;
+mod etc;
+mod mounts;
+mod plan;
+pub mod toolchains;
+mod tree;
+mod workspace;
+
+pub use error::Error;
+pub use plan::{BINARY, HOST_NAME, Identity, Inode, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
+pub use workspace::{Places, Refused, workspace_check};
+
+use mounts::WRITABLE;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tree::Tree;
+
+/// How long each step took, in microseconds, in order.
+pub type Steps = Vec<(String, u32)>;
+
+/// A built view: this process's root.
+#[derive(Debug)]
+pub struct View {
+    /// The root directory, as a path descriptor.
+    pub root: OwnedFd,
+    /// What it cost.
+    pub steps: Steps,
+}
+
+/// Measures steps.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    last: Instant,
+    pub(crate) steps: Steps,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { last: Instant::now(), steps: Vec::new() }
+    }
+
+    pub(crate) fn step(&mut self, name: &str) {
+        let now = Instant::now();
+        self.steps.push((name.into(), u32::try_from((now - self.last).as_micros()).unwrap_or(u32::MAX)));
+        self.last = now;
+    }
+}
+
+/// Top-level directories that are links into /usr on most systems, and directories on some.
+const SYSTEM_LINKS: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/// Directories of software that are shown where they exist.
+const SYSTEM: &[&str] = &["/usr", "/opt", "/nix/store", "/gnu/store"];
+/// Links of systems that keep their programs in a store.
+const STORE_LINKS: &[&str] = &["/run/current-system", "/run/booted-system", "/nix/var/nix/profiles/default"];
+
+/// Builds the view and enters it. The calling process must be the only one in new user, mount and pid namespaces, with its ids
+/// mapped and all capabilities over them.
+///
+/// # Errors
+/// The first step that failed, with its object. The process must not go on then.
+pub fn build(plan: &Plan) -> Result<View, Error> {
+    plan.check()?;
+    let mut clock = Clock::new();
+    mounts::separate().map_err(Error::Propagation)?;
+    let tree = Tree::new()?;
+    clock.step("root");
+    let shown = system(&tree)?;
+    clock.step("system");
+    etc::fill(&tree, plan)?;
+    clock.step("etc");
+    devices::dev(&tree, plan)?;
+    clock.step("dev");
+    devices::proc(&tree, plan)?;
+    clock.step("proc");
+    devices::sys(&tree)?;
+    clock.step("sys");
+    writable(&tree, plan)?;
+    clock.step("writable");
+    for (path, content) in &plan.files {
+        tree.file(path, content, 0o644)?;
+    }
+    if let Some(binary) = &plan.binary {
+        tree.bind_decided(binary, Path::new(BINARY))?;
+    }
+    of_the_host(&tree, plan, shown)?;
+    clock.step("host");
+    // The directory exists before the root is frozen; who makes the socket is the init.
+    drop(tree.directory(Path::new("/run/picktwo"), 0o755)?);
+    tree.enter()?;
+    clock.step("enter");
+    let root = tree.into_root();
+    Ok(View { root, steps: clock.steps })
+}
+
+/// Makes the root itself read-only, once everything is in it.
+pub(crate) fn freeze(view: &View) -> Result<(), Error> {
+    use std::os::fd::AsFd;
+    mounts::set_attributes(view.root.as_fd(), mounts::SHOWN, false).map_err(|errno| Error::ReadOnly("/".into(), errno))
+}
+
+/// Shows the system's directories, laid out as on the host. Answers what is visible then.
+fn system(tree: &Tree) -> Result<Vec<PathBuf>, Error> {
+    let mut shown = Vec::new();
+    for path in SYSTEM.iter().map(PathBuf::from) {
+        if etc::present(&path)? {
+            tree.bind_system(&path, &path)?;
+            shown.push(path);
+        }
+    }
+    for path in SYSTEM_LINKS.iter().map(|name| Path::new("/").join(name)) {
+        if let Ok(target) = fs::read_link(&path) {
+            tree.link(&path, target.as_os_str())?;
+        } else if etc::present(&path)? {
+            tree.bind_system(&path, &path)?;
+            shown.push(path);
+        }
+    }
+    for path in STORE_LINKS.iter().map(Path::new) {
+        if let Ok(target) = fs::read_link(path) {
+            tree.link(path, target.as_os_str())?;
+        }
+    }
+    Ok(shown)
+}
+
+/// What the session may write by itself.
+fn writable(tree: &Tree, plan: &Plan) -> Result<(), Error> {
+    let sizes = &plan.sizes;
+    let (tmp, runtime) = (sizes.tmp.to_string(), sizes.runtime.to_string());
+    tree.mount(c"tmpfs", &[(c"mode", "1777"), (c"size", &tmp)], WRITABLE, Path::new("/tmp"))?;
+    tree.link(Path::new("/var/tmp"), "/tmp".as_ref())?;
+    tree.link(Path::new("/var/run"), "/run".as_ref())?;
+    let place = PathBuf::from(format!("/run/user/{}", plan.identity.uid));
+    tree.mount(c"tmpfs", &[(c"mode", "0700"), (c"size", &runtime)], WRITABLE, &place)?;
+    tree.bind_writable(&plan.private_home, &plan.identity.home)
+}
+
+/// Shows the workspace, further roots, toolchains and what policy adds, parents before children.
+fn of_the_host(tree: &Tree, plan: &Plan, mut shown: Vec<PathBuf>) -> Result<(), Error> {
+    let mut paths: Vec<(&ReadOnly, bool)> = plan.roots.iter().map(|r| (r, true)).collect();
+    paths.extend(plan.read_only.iter().map(|r| (r, false)));
+    // A root sorts before the same path as a plain one, which then is shown already.
+    paths.sort_by(|a, b| a.0.path.cmp(&b.0.path).then(b.1.cmp(&a.1)));
+    let home = &plan.identity.home;
+    for (what, root) in paths {
+        // Visible already through a parent, unless the private home lies in between.
+        let visible = shown.iter().any(|parent| what.path.starts_with(parent) && !(home.starts_with(parent) && what.path.starts_with(home)));
+        if visible && !root {
+            continue;
+        }
+        match tree.bind_decided(what, &what.path) {
+            // A toolchain directory that was removed meanwhile is no reason to refuse a session.
+            Err(Error::Source(_, nix::errno::Errno::ENOENT)) if !root => continue,
+            other => other?,
+        }
+        shown.push(what.path.clone());
+    }
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! What a session sees, as data: the launcher decides, [`super::build`] carries it out.
+
+use nix::sys::stat::FileStat;
+use std::path::{Path, PathBuf};
+
+/// Who the session runs as. The same numbers inside and outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id; supplementary groups have no name inside.
+    pub gid: u32,
+    /// Login name.
+    pub user: String,
+    /// Name of the group `gid`.
+    pub group: String,
+    /// HOME: the path at which the private home appears.
+    pub home: PathBuf,
+    /// Login shell.
+    pub shell: PathBuf,
+}
+
+/// The file behind a path when the launcher decided on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// `st_dev`.
+    pub dev: u64,
+    /// `st_ino`.
+    pub ino: u64,
+}
+
+impl From<&FileStat> for Inode {
+    fn from(stat: &FileStat) -> Self {
+        Self { dev: stat.st_dev, ino: stat.st_ino }
+    }
+}
+
+/// A file or directory of the host that is visible read-only, at its own path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadOnly {
+    /// Absolute path without links, outside and inside.
+    pub path: PathBuf,
+    /// If given, what must be found there: another file means that it was swapped, and the session does not start.
+    pub inode: Option<Inode>,
+}
+
+impl ReadOnly {
+    /// A path whose identity does not matter.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), inode: None }
+    }
+}
+
+/// Sizes of what the session may write that is not on a disk, in bytes. Each is held in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// `/tmp`.
+    pub tmp: u64,
+    /// `/dev/shm`.
+    pub shm: u64,
+    /// `/run/user/UID`.
+    pub runtime: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { tmp: 4 << 30, shm: 1 << 30, runtime: 64 << 20 }
+    }
+}
+
+/// The whole view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Who the session runs as.
+    pub identity: Identity,
+    /// The workspace and every other directory that grants may change: read-only in the view, in both modes.
+    pub roots: Vec<ReadOnly>,
+    /// Toolchains and what policy adds (see [`super::toolchains`]). System directories are always there.
+    pub read_only: Vec<ReadOnly>,
+    /// Files that the launcher wrote for the session (a configuration of the agent, say): content at an absolute path on
+    /// picktwo's own file systems, never below a directory of the host.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// The directory of the host that is the private home, writable.
+    pub private_home: PathBuf,
+    /// picktwo's binary, shown at [`BINARY`].
+    pub binary: Option<ReadOnly>,
+    /// The terminal of the person, if there is one (`/dev/pts/N`): shown as `/dev/console`, where `ttyname` finds it.
+    pub terminal: Option<PathBuf>,
+    /// Sizes of the file systems in memory.
+    pub sizes: Sizes,
+    /// Make a listening TCP socket on `127.0.0.1` for the gateway.
+    pub gateway: bool,
+    /// Make the listening UNIX socket [`TOOLS_SOCKET`].
+    pub tools: bool,
+    /// What must never be visible: picktwo's state, configuration and policy.
+    pub hidden: Vec<PathBuf>,
+}
+
+/// Where picktwo's binary is inside.
+pub const BINARY: &str = "/run/picktwo/bin/picktwo";
+/// The session's socket for tools.
+pub const TOOLS_SOCKET: &str = "/run/picktwo/tools.sock";
+/// The host name inside.
+pub const HOST_NAME: &str = "picktwo";
+
+/// Why a plan is refused before anything is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanError {
+    /// A path that is relative or has `.`, `..` or a NUL byte in it.
+    NotPlain(PathBuf),
+    /// A visible path contains or lies in one that must stay hidden.
+    Exposes {
+        /// What would be visible.
+        path: PathBuf,
+        /// What must not be.
+        hidden: PathBuf,
+    },
+    /// A path of the plan is one that picktwo makes itself (`/`, `/proc`, `/dev`, …).
+    Reserved(PathBuf),
+}
+
+impl std::fmt::Display for PlanError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotPlain(path) => write!(f, "{} is not an absolute path without `.` and `..`", path.display()),
+            Self::Exposes { path, hidden } => {
+                write!(f, "{} cannot be visible in the session: it would show {}", path.display(), hidden.display())
+            }
+            Self::Reserved(path) => write!(f, "{} is made by picktwo itself and cannot be shown from the host", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Directories whose own content is made new for each session: a plan may name things below some of them, never them.
+const OWN: &[&str] = &["/", "/dev", "/dev/pts", "/dev/shm", "/etc", "/home", "/proc", "/run", "/run/picktwo", "/sys", "/tmp", "/var", "/var/tmp"];
+/// Trees into which a plan may not reach at all.
+const OWN_TREES: &[&str] = &["/proc", "/sys", "/run/picktwo", "/dev/pts"];
+
+impl Plan {
+    /// Checks what can be checked without looking at the file system.
+    ///
+    /// # Errors
+    /// The first path that cannot be part of a view.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let shown = self.roots.iter().chain(&self.read_only).map(|r| r.path.as_path());
+        let mut paths: Vec<&Path> = shown.collect();
+        for path in &paths {
+            if let Some(hidden) = self.hidden.iter().find(|h| h.starts_with(path) || path.starts_with(h)) {
+                return Err(PlanError::Exposes { path: path.to_path_buf(), hidden: hidden.clone() });
+            }
+            if *path == self.identity.home.as_path() || self.identity.home.starts_with(path) {
+                return Err(PlanError::Reserved(path.to_path_buf()));
+            }
+        }
+        paths.push(&self.identity.home);
+        paths.extend(self.files.iter().map(|(path, _)| path.as_path()));
+        for path in paths {
+            if !plain(path) {
+                return Err(PlanError::NotPlain(path.to_path_buf()));
+            }
+            let inside_own = OWN_TREES.iter().any(|own| path.starts_with(own));
+            if inside_own || OWN.iter().any(|own| path == Path::new(own)) {
+                return Err(PlanError::Reserved(path.to_path_buf()));
+            }
+        }
+        for path in [Some(&self.private_home), self.binary.as_ref().map(|b| &b.path), self.terminal.as_ref()].into_iter().flatten() {
+            if !plain(path) {
+                return Err(PlanError::NotPlain(path.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path is absolute and names each of its components literally.
+pub(crate) fn plain(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = path.as_os_str().as_bytes();
+    let parts_are_names = path.components().skip(1).all(|c| matches!(c, std::path::Component::Normal(_)));
+    // `components` drops `.` and doubled slashes by itself, so compare with what it understood.
+    path.is_absolute() && parts_are_names && !bytes.contains(&0) && path.components().as_path().as_os_str() == path.as_os_str()
+        && !bytes.windows(2).any(|w| w == b"//")
+        && !bytes.windows(3).any(|w| w == b"/./")
+        && (bytes.len() == 1 || !bytes.ends_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            identity: Identity { uid: 1, gid: 1, user: "u".into(), group: "g".into(), home: "/home/u".into(), shell: "/bin/sh".into() },
+            roots: vec![ReadOnly::new("/home/u/work")],
+            read_only: vec![ReadOnly::new("/opt/tool")],
+            files: vec![],
+            private_home: "/home/u/.local/state/picktwo/agents/x/home".into(),
+            binary: None,
+            terminal: None,
+            sizes: Sizes::default(),
+            gateway: false,
+            tools: false,
+            hidden: vec!["/home/u/.local/state/picktwo".into(), "/home/u/.config/picktwo".into()],
+        }
+    }
+
+    #[test]
+    fn an_ordinary_plan_is_fine() {
+        assert_eq!(plan().check(), Ok(()));
+    }
+
+    #[test]
+    fn state_and_policy_cannot_be_shown() {
+        for path in ["/home/u/.local", "/home/u/.config", "/home/u/.config/picktwo/x", "/home/u/.local/state/picktwo"] {
+            let mut plan = plan();
+            plan.read_only.push(ReadOnly::new(path));
+            assert!(matches!(plan.check(), Err(PlanError::Exposes { .. })), "{path}");
+        }
+    }
+
+    #[test]
+    fn home_its_ancestors_and_own_directories_are_reserved() {
+        for path in ["/home/u", "/home", "/", "/tmp", "/proc", "/proc/sys", "/sys/kernel", "/dev", "/etc", "/run/picktwo/bin"] {
+            let mut plan = plan();
+            plan.hidden.clear();
+            plan.roots.push(ReadOnly::new(path));
+            assert_eq!(plan.check(), Err(PlanError::Reserved(path.into())), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_plain_paths() {
+        for path in ["work", "/a/../b", "/a/./b", "/a//b", "/a/", ""] {
+            assert!(!plain(Path::new(path)), "{path}");
+        }
+        for path in ["/", "/a", "/a/.b/..c"] {
+            assert!(plain(Path::new(path)), "{path}");
+        }
+    }
+}

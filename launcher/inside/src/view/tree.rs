@@ -1,0 +1,208 @@
+//! The new root while it is made: directories, files and links on a file system of the session's own, and mounts on them.
+//!
+//! Every place is reached from the new root's descriptor without following any link, so that nothing that an earlier session
+//! left in the private home can lead a mount or a directory elsewhere.
+
+use super::error::Error;
+use super::mounts::{self, DEVICE, INFORMATION, SHOWN, WRITABLE};
+use super::plan::{Inode, ReadOnly};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::unistd::symlinkat;
+use picktwo_confine::sys;
+use std::ffi::{CStr, OsStr, OsString};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// The new root.
+pub(crate) struct Tree {
+    root: OwnedFd,
+}
+
+impl Tree {
+    /// Makes the root file system and mounts it over the present root, where nothing sees it before [`Tree::enter`].
+    pub(crate) fn new() -> Result<Self, Error> {
+        let options = [(c"mode", "0755"), (c"size", "16m"), (c"nr_inodes", "16k")];
+        let root = mounts::file_system(c"tmpfs", &options, WRITABLE).map_err(|errno| Error::FileSystem { kind: "tmpfs".into(), errno })?;
+        mounts::attach(root.as_fd(), sys::CWD, OsStr::new("/")).map_err(|errno| Error::Attach("/".into(), errno))?;
+        Ok(Self { root })
+    }
+
+    /// Changes this process's root to the new one and lets go of the host's.
+    pub(crate) fn enter(&self) -> Result<(), Error> {
+        nix::unistd::fchdir(&self.root).map_err(Error::PivotRoot)?;
+        // Old and new root in one place: the old one lies on top and is taken away there.
+        nix::unistd::pivot_root(".", ".").map_err(Error::PivotRoot)?;
+        nix::mount::umount2(".", nix::mount::MntFlags::MNT_DETACH).map_err(Error::DetachHost)?;
+        nix::unistd::chdir("/").map_err(Error::PivotRoot)
+    }
+
+    pub(crate) fn into_root(self) -> OwnedFd {
+        self.root
+    }
+
+    /// Opens what is at a path of the view, without following links.
+    fn look(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
+        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        openat2(&self.root, &relative(path), how)
+    }
+
+    /// A directory of the view; it and its parents are made where they are missing.
+    pub(crate) fn directory(&self, path: &Path, mode: u32) -> Result<OwnedFd, Error> {
+        match self.look(path, DIRECTORY) {
+            Err(Errno::ENOENT) => {}
+            Err(Errno::ELOOP) => return Err(Error::LinkInTheWay(path.into())),
+            other => return other.map_err(|errno| Error::Directory(path.into(), errno)),
+        }
+        let failed = |errno| match errno {
+            // O_DIRECTORY on a link that O_NOFOLLOW does not follow.
+            Errno::ELOOP => Error::LinkInTheWay(path.into()),
+            errno => Error::Directory(path.into(), errno),
+        };
+        let mut at = self.look(Path::new("/"), DIRECTORY).map_err(failed)?;
+        let mut parts = path.components().peekable();
+        while let Some(part) = parts.next() {
+            let Component::Normal(name) = part else { continue };
+            let mode = if parts.peek().is_none() { mode } else { 0o755 };
+            at = match openat(&at, name, DIRECTORY, Mode::empty()) {
+                Err(Errno::ENOENT) => {
+                    mkdirat(&at, name, Mode::from_bits_truncate(mode)).map_err(failed)?;
+                    openat(&at, name, DIRECTORY, Mode::empty()).map_err(failed)?
+                }
+                Err(Errno::ENOTDIR) if is_link(&at, name) => return Err(Error::LinkInTheWay(path.into())),
+                other => other.map_err(failed)?,
+            };
+        }
+        Ok(at)
+    }
+
+    fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Error> {
+        let name = path.file_name().ok_or_else(|| Error::File(path.into(), Errno::EINVAL))?;
+        Ok((self.directory(path.parent().unwrap_or(Path::new("/")), 0o755)?, name.into()))
+    }
+
+    /// A new file of the view.
+    pub(crate) fn file(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), Error> {
+        let (parent, name) = self.parent(path)?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let failed = |errno| Error::File(path.into(), errno);
+        let fd = openat(&parent, name.as_os_str(), flags, Mode::from_bits_truncate(mode)).map_err(failed)?;
+        File::from(fd).write_all(content).map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(0))))
+    }
+
+    /// A symbolic link of the view.
+    pub(crate) fn link(&self, path: &Path, target: &OsStr) -> Result<(), Error> {
+        let (parent, name) = self.parent(path)?;
+        symlinkat(target, &parent, name.as_os_str()).map_err(|errno| Error::Link(path.into(), errno))
+    }
+
+    /// The parent and name of the place where a mount goes; what it covers is made where it is missing.
+    fn place(&self, path: &Path, directory: bool) -> Result<(OwnedFd, OsString), Error> {
+        let (parent, name) = self.parent(path)?;
+        let failed = |errno| if directory { Error::Directory(path.into(), errno) } else { Error::File(path.into(), errno) };
+        match nix::sys::stat::fstatat(&parent, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Err(Errno::ENOENT) if directory => mkdirat(&parent, name.as_os_str(), Mode::from_bits_truncate(0o755)).map_err(failed)?,
+            Err(Errno::ENOENT) => {
+                let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+                drop(openat(&parent, name.as_os_str(), flags, Mode::from_bits_truncate(0o644)).map_err(failed)?);
+            }
+            Err(errno) => return Err(failed(errno)),
+            Ok(stat) if kind(&stat) == SFlag::S_IFLNK => return Err(Error::LinkInTheWay(path.into())),
+            Ok(stat) if directory != (kind(&stat) == SFlag::S_IFDIR) => return Err(failed(if directory { Errno::ENOTDIR } else { Errno::EISDIR })),
+            Ok(_) => {}
+        }
+        Ok((parent, name))
+    }
+
+    /// Shows a part of the system. The source may be a link; what is mounted below it comes along, read-only as well.
+    pub(crate) fn bind_system(&self, source: &Path, place: &Path) -> Result<(), Error> {
+        let failed = |errno| Error::Source(source.into(), errno);
+        let fd = open(source, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&fd).map_err(failed)?;
+        self.bind(&fd, &stat, source, place, SHOWN)
+    }
+
+    /// Shows a path that the launcher decided on, at `place`.
+    pub(crate) fn bind_decided(&self, what: &ReadOnly, place: &Path) -> Result<(), Error> {
+        let (fd, stat) = open_plain(&what.path)?;
+        if what.inode.is_some_and(|inode| inode != Inode::from(&stat)) {
+            return Err(Error::Changed(what.path.clone()));
+        }
+        self.bind(&fd, &stat, &what.path, place, SHOWN)
+    }
+
+    /// Shows a directory of the host writable: the private home.
+    pub(crate) fn bind_writable(&self, source: &Path, place: &Path) -> Result<(), Error> {
+        let (fd, stat) = open_plain(source)?;
+        self.bind(&fd, &stat, source, place, WRITABLE)
+    }
+
+    /// Shows a device node: usable, but its metadata is not changeable.
+    pub(crate) fn bind_device(&self, source: &Path, place: &Path) -> Result<(), Error> {
+        let failed = |errno| Error::Source(source.into(), errno);
+        let fd = open(source, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&fd).map_err(failed)?;
+        if kind(&stat) != SFlag::S_IFCHR {
+            return Err(failed(Errno::ENODEV));
+        }
+        self.bind(&fd, &stat, source, place, DEVICE)
+    }
+
+    fn bind(&self, source: &OwnedFd, stat: &FileStat, name: &Path, place: &Path, attributes: u64) -> Result<(), Error> {
+        let tree = mounts::copy_tree(source.as_fd()).map_err(|errno| Error::Source(name.into(), errno))?;
+        // All or nothing, over every mount in the tree: a tree that cannot be made read-only is not shown.
+        mounts::set_attributes(tree.as_fd(), attributes, true).map_err(|errno| Error::ReadOnly(name.into(), errno))?;
+        self.attach(&tree, place, kind(stat) == SFlag::S_IFDIR)
+    }
+
+    /// Mounts a new file system of the session's own.
+    pub(crate) fn mount(&self, fs: &CStr, options: &[(&CStr, &str)], attributes: u64, place: &Path) -> Result<(), Error> {
+        let made = mounts::file_system(fs, options, attributes);
+        let fs = made.map_err(|errno| Error::FileSystem { kind: fs.to_string_lossy().into_owned(), errno })?;
+        self.attach(&fs, place, true)
+    }
+
+    fn attach(&self, tree: &OwnedFd, place: &Path, directory: bool) -> Result<(), Error> {
+        let (parent, name) = self.place(place, directory)?;
+        mounts::attach(tree.as_fd(), parent.as_fd(), &name).map_err(|errno| Error::Attach(place.into(), errno))
+    }
+
+    /// Covers a file or directory of a mounted file system with an empty one that nobody can open. Absent ones need no cover.
+    pub(crate) fn mask(&self, cover: &Path, path: &Path) -> Result<(), Error> {
+        let Ok(_) = self.look(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC) else { return Ok(()) };
+        let source = self.look(cover, OFlag::O_PATH | OFlag::O_CLOEXEC).map_err(|errno| Error::Source(cover.into(), errno))?;
+        let stat = fstat(&source).map_err(|errno| Error::Source(cover.into(), errno))?;
+        self.bind(&source, &stat, cover, path, INFORMATION)
+    }
+}
+
+/// Opens a path of the host that has no link in it, or had none when it was decided on.
+fn open_plain(path: &Path) -> Result<(OwnedFd, FileStat), Error> {
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let failed = |errno| match errno {
+        Errno::ELOOP => Error::Changed(path.into()),
+        errno => Error::Source(path.into(), errno),
+    };
+    let fd = openat2(nix::fcntl::AT_FDCWD, path, how).map_err(failed)?;
+    let stat = fstat(&fd).map_err(failed)?;
+    Ok((fd, stat))
+}
+
+fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
+    nix::sys::stat::fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| kind(&stat) == SFlag::S_IFLNK)
+}
+
+fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+fn relative(path: &Path) -> PathBuf {
+    let stripped = path.strip_prefix("/").unwrap_or(path);
+    if stripped.as_os_str().is_empty() { ".".into() } else { stripped.into() }
+}
