@@ -37,11 +37,35 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32, range: &'static str, what: &'
 const IPV4: &[V4] = &[
     v4(0, 0, 0, 0, 8, "0.0.0.0/8", "this network"),
     v4(10, 0, 0, 0, 8, "10.0.0.0/8", "private"),
-    v4(100, 64, 0, 0, 10, "100.64.0.0/10", "shared by carriers; a cloud's metadata service"),
+    v4(
+        100,
+        64,
+        0,
+        0,
+        10,
+        "100.64.0.0/10",
+        "shared by carriers; a cloud's metadata service",
+    ),
     v4(127, 0, 0, 0, 8, "127.0.0.0/8", "loopback"),
-    v4(169, 254, 0, 0, 16, "169.254.0.0/16", "link-local; a cloud's metadata service"),
+    v4(
+        169,
+        254,
+        0,
+        0,
+        16,
+        "169.254.0.0/16",
+        "link-local; a cloud's metadata service",
+    ),
     v4(172, 16, 0, 0, 12, "172.16.0.0/12", "private"),
-    v4(192, 0, 0, 0, 24, "192.0.0.0/24", "protocol assignments; a cloud's metadata service"),
+    v4(
+        192,
+        0,
+        0,
+        0,
+        24,
+        "192.0.0.0/24",
+        "protocol assignments; a cloud's metadata service",
+    ),
     v4(192, 0, 2, 0, 24, "192.0.2.0/24", "documentation"),
     v4(192, 88, 99, 0, 24, "192.88.99.0/24", "6to4 relay"),
     v4(192, 168, 0, 0, 16, "192.168.0.0/16", "private"),
@@ -69,7 +93,12 @@ const IPV6: &[V6] = &[
     V6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, "2002::/16", "6to4"),
     V6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "3fff::/20", "documentation"),
     V6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "5f00::/16", "segment routing"),
-    V6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "fc00::/7", "unique local; a cloud's metadata service"),
+    V6(
+        [0xfc00, 0, 0, 0, 0, 0, 0, 0],
+        7,
+        "fc00::/7",
+        "unique local; a cloud's metadata service",
+    ),
     V6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "fe80::/10", "link-local"),
     V6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "fec0::/10", "site-local"),
     V6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "ff00::/8", "multicast"),
@@ -92,14 +121,21 @@ pub fn public(address: IpAddr) -> Result<(), Why> {
 fn public_v4(address: Ipv4Addr) -> Result<(), Why> {
     let bits = u32::from(address);
     match IPV4.iter().find(|r| (bits ^ r.0) >> (32 - r.1) == 0) {
-        Some(r) => Err(Why { range: r.2, what: r.3, embedded: None }),
+        Some(r) => Err(Why {
+            range: r.2,
+            what: r.3,
+            embedded: None,
+        }),
         None => Ok(()),
     }
 }
 
 fn embedded(high: u16, low: u16) -> Result<(), Why> {
     let v4 = Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    public_v4(v4).map_err(|why| Why { embedded: Some(v4), ..why })
+    public_v4(v4).map_err(|why| Why {
+        embedded: Some(v4),
+        ..why
+    })
 }
 
 fn public_v6(address: Ipv6Addr) -> Result<(), Why> {
@@ -110,11 +146,19 @@ fn public_v6(address: Ipv6Addr) -> Result<(), Why> {
     let bits = u128::from(address);
     for r in IPV6 {
         if (bits ^ u128::from(Ipv6Addr::from(r.0))) >> (128 - r.1) == 0 {
-            return Err(Why { range: r.2, what: r.3, embedded: None });
+            return Err(Why {
+                range: r.2,
+                what: r.3,
+                embedded: None,
+            });
         }
     }
     if s[0] >> 13 != 1 {
-        return Err(Why { range: "outside 2000::/3", what: "not global unicast", embedded: None });
+        return Err(Why {
+            range: "outside 2000::/3",
+            what: "not global unicast",
+            embedded: None,
+        });
     }
     if (s[4] & !0x0200) == 0 && s[5] == 0x5efe {
         return embedded(s[6], s[7]);

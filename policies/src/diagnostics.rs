@@ -32,7 +32,10 @@ impl Origin {
     /// An origin.
     #[must_use]
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
-        Self { kind, name: name.into() }
+        Self {
+            kind,
+            name: name.into(),
+        }
     }
 }
 
@@ -123,7 +126,9 @@ impl Diagnostics {
             if !p.label.is_empty() {
                 underline = underline.label(p.label.as_str());
             }
-            let snippet = Snippet::source(text.as_str()).path(p.place.file()).annotation(underline);
+            let snippet = Snippet::source(text.as_str())
+                .path(p.place.file())
+                .annotation(underline);
             let mut report = vec![Level::ERROR.primary_title(p.message.as_str()).element(snippet)];
             if let Some(help) = &p.help {
                 report.push(Group::with_title(Level::HELP.secondary_title(help.as_str())));
@@ -151,7 +156,12 @@ impl std::error::Error for Diagnostics {}
 /// The known word that is nearest to a mistyped one, if one is near.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let limit = (word.len() / 3).max(1);
-    known.iter().map(|k| (distance(word, k), *k)).filter(|(d, _)| *d <= limit).min().map(|(_, k)| k)
+    known
+        .iter()
+        .map(|k| (distance(word, k), *k))
+        .filter(|(d, _)| *d <= limit)
+        .min()
+        .map(|(_, k)| k)
 }
 
 /// Edits (with swapped neighbours as one) between two words.

@@ -73,7 +73,9 @@ fn ignorable(c: char) -> bool {
 
 /// Whether a folded name is a Windows short name (`GIT~1`, `SETTIN~1.JSO`, `SETTI~10.JSO`) of the folded long name `of`.
 pub(crate) fn is_short_of(folded: &[u8], of: &[u8]) -> bool {
-    let Some(tilde) = folded.iter().position(|&b| b == b'~') else { return false };
+    let Some(tilde) = folded.iter().position(|&b| b == b'~') else {
+        return false;
+    };
     let (base, rest) = (&folded[..tilde], &folded[tilde + 1..]);
     let dot = rest.iter().position(|&b| b == b'.').unwrap_or(rest.len());
     let (number, extension) = (&rest[..dot], rest.get(dot + 1..).unwrap_or(b""));
@@ -82,7 +84,12 @@ pub(crate) fn is_short_of(folded: &[u8], of: &[u8]) -> bool {
     }
     let at = of.iter().rposition(|&b| b == b'.').filter(|&at| at > 0);
     let (long_base, long_extension) = at.map_or((of, &b""[..]), |at| (&of[..at], &of[at + 1..]));
-    let same = |short: &[u8], long: &[u8], n: usize| long.iter().filter(|b| !matches!(b, b'.' | b' ')).take(n).eq(short.iter());
+    let same = |short: &[u8], long: &[u8], n: usize| {
+        long.iter()
+            .filter(|b| !matches!(b, b'.' | b' '))
+            .take(n)
+            .eq(short.iter())
+    };
     same(base, long_base, 7 - number.len()) && same(extension, long_extension, 3)
 }
 
@@ -99,8 +106,22 @@ mod tests {
     #[test]
     fn spellings_of_one_name_fold_to_it() {
         for name in [
-            ".git", ".GIT", ".gIt", ".g\u{200c}it", ".git.", ".git ", ".git. .", ".git::$INDEX_ALLOCATION", ".git:x", "\u{ff0e}ｇｉｔ", ".gıt", ".GİT",
-            ".𝐠𝐢𝐭", ".ⓖⓘⓣ", "\u{feff}.git", ".gi\u{ad}t",
+            ".git",
+            ".GIT",
+            ".gIt",
+            ".g\u{200c}it",
+            ".git.",
+            ".git ",
+            ".git. .",
+            ".git::$INDEX_ALLOCATION",
+            ".git:x",
+            "\u{ff0e}ｇｉｔ",
+            ".gıt",
+            ".GİT",
+            ".𝐠𝐢𝐭",
+            ".ⓖⓘⓣ",
+            "\u{feff}.git",
+            ".gi\u{ad}t",
         ] {
             assert_eq!(folded(name), ".git", "{name:?}");
         }

@@ -28,7 +28,11 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 fn refused<T>(line: usize, key: impl Into<String>, reason: &'static str) -> Result<T, Refused> {
-    Err(Refused { line, key: key.into(), reason })
+    Err(Refused {
+        line,
+        key: key.into(),
+        reason,
+    })
 }
 
 /// One assignment.
@@ -48,7 +52,12 @@ impl Entry {
     /// `section.subsection.key`, for messages.
     fn name(&self) -> String {
         match &self.subsection {
-            Some(s) => format!("{}.{}.{}", self.section, String::from_utf8_lossy(s), self.key.to_ascii_lowercase()),
+            Some(s) => format!(
+                "{}.{}.{}",
+                self.section,
+                String::from_utf8_lossy(s),
+                self.key.to_ascii_lowercase()
+            ),
             None => format!("{}.{}", self.section, self.key.to_ascii_lowercase()),
         }
     }
@@ -100,12 +109,20 @@ pub fn vet_change(present: &[u8], content: &[u8]) -> Result<Vec<u8>, Refused> {
         }
     }
     if let Some(gone) = kept.next() {
-        return refused(gone.line, gone.name(), "may not be removed: the key was set outside of the session");
+        return refused(
+            gone.line,
+            gone.name(),
+            "may not be removed: the key was set outside of the session",
+        );
     }
     let text = write(&new);
     let again = parse(&text)?;
     let same = new.iter().filter_map(entry).count() == again.iter().filter_map(entry).count()
-        && new.iter().filter_map(entry).zip(again.iter().filter_map(entry)).all(|(a, b)| a.same(b));
+        && new
+            .iter()
+            .filter_map(entry)
+            .zip(again.iter().filter_map(entry))
+            .all(|(a, b)| a.same(b));
     if !same {
         return refused(1, "configuration", "cannot be written unambiguously");
     }
@@ -123,8 +140,13 @@ fn entry(item: &Item) -> Option<&Entry> {
 #[must_use]
 pub fn value(content: &[u8], section: &str, key: &str) -> Option<Vec<u8>> {
     let items = parse(content).ok()?;
-    let mut entries = items.iter().filter_map(entry).filter(|e| e.section == section && e.subsection.is_none() && e.key.eq_ignore_ascii_case(key));
-    entries.next_back().map(|e| e.value.clone().unwrap_or_else(|| b"true".to_vec()))
+    let mut entries = items
+        .iter()
+        .filter_map(entry)
+        .filter(|e| e.section == section && e.subsection.is_none() && e.key.eq_ignore_ascii_case(key));
+    entries
+        .next_back()
+        .map(|e| e.value.clone().unwrap_or_else(|| b"true".to_vec()))
 }
 
 fn parse(content: &[u8]) -> Result<Vec<Item>, Refused> {
@@ -132,11 +154,18 @@ fn parse(content: &[u8]) -> Result<Vec<Item>, Refused> {
         return refused(1, "configuration", "is too long");
     }
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
-    if let Some(at) = content.iter().position(|&b| (b < 0x20 && !matches!(b, b'\n' | b'\r' | b'\t')) || b == 0x7f) {
+    if let Some(at) = content
+        .iter()
+        .position(|&b| (b < 0x20 && !matches!(b, b'\n' | b'\r' | b'\t')) || b == 0x7f)
+    {
         let line = 1 + content[..at].iter().filter(|&&b| b == b'\n').count();
         return refused(line, "configuration", "holds a control character");
     }
-    let mut reader = Reader { bytes: content, at: 0, line: 1 };
+    let mut reader = Reader {
+        bytes: content,
+        at: 0,
+        line: 1,
+    };
     let mut items = Vec::new();
     let mut section: Option<(String, Option<Vec<u8>>)> = None;
     loop {
@@ -155,7 +184,13 @@ fn parse(content: &[u8]) -> Result<Vec<Item>, Refused> {
                     return refused(line, "configuration", "has a key before the first section");
                 };
                 let (key, value) = reader.assignment()?;
-                items.push(Item::Entry(Entry { section: name, subsection, key, value, line }));
+                items.push(Item::Entry(Entry {
+                    section: name,
+                    subsection,
+                    key,
+                    value,
+                    line,
+                }));
             }
             _ => return refused(reader.line, "configuration", "is not valid: unexpected character"),
         }
@@ -229,7 +264,11 @@ impl Reader<'_> {
                 _ => return bad("malformed header"),
             }
         }
-        if name.is_empty() { bad("has no name") } else { Ok((name, None)) }
+        if name.is_empty() {
+            bad("has no name")
+        } else {
+            Ok((name, None))
+        }
     }
 
     fn subsection(&mut self, name: String, line: usize) -> Result<(String, Option<Vec<u8>>), Refused> {
@@ -392,13 +431,17 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
 /// [`Refused`].
 pub fn vet_gitfile(content: &[u8], workspace: &[u8], directory: &[&[u8]]) -> Result<Vec<u8>, Refused> {
     let bad = |reason| refused(1, "gitdir", reason);
-    let Some(path) = content.strip_prefix(b"gitdir: ") else { return bad("is no gitfile") };
+    let Some(path) = content.strip_prefix(b"gitdir: ") else {
+        return bad("is no gitfile");
+    };
     let path = path.strip_suffix(b"\n").unwrap_or(path);
     let target = match relative(path, workspace, directory) {
         Ok(target) => target,
         Err(reason) => return bad(reason),
     };
-    let Some(git) = target.iter().position(|c| *c == b".git") else { return bad("names no git directory") };
+    let Some(git) = target.iter().position(|c| *c == b".git") else {
+        return bad("names no git directory");
+    };
     let right = match target.get(git + 1).copied() {
         Some(b"worktrees") => target.len() == git + 3,
         Some(b"modules") => target.len() >= git + 3,
@@ -446,7 +489,9 @@ fn relative<'a>(path: &'a [u8], workspace: &'a [u8], directory: &[&'a [u8]]) -> 
     }
     let mut parts: Vec<&[u8]> = Vec::new();
     let rest = if path[0] == b'/' {
-        let inside = path.strip_prefix(workspace).filter(|r| workspace != b"/" && r.starts_with(b"/"));
+        let inside = path
+            .strip_prefix(workspace)
+            .filter(|r| workspace != b"/" && r.starts_with(b"/"));
         inside.ok_or("lies outside of the workspace")?
     } else {
         parts.extend_from_slice(directory);
@@ -470,8 +515,30 @@ fn relative<'a>(path: &'a [u8], workspace: &'a [u8], directory: &[&'a [u8]]) -> 
 /// [`Refused`] for the first line that does not pass.
 pub fn vet_todo(content: &[u8]) -> Result<Vec<u8>, Refused> {
     const COMMANDS: &[&str] = &[
-        "pick", "p", "revert", "edit", "e", "reword", "r", "fixup", "f", "squash", "s", "drop", "d", "label", "l", "reset", "t", "merge", "m",
-        "update-ref", "u", "noop", "break", "b",
+        "pick",
+        "p",
+        "revert",
+        "edit",
+        "e",
+        "reword",
+        "r",
+        "fixup",
+        "f",
+        "squash",
+        "s",
+        "drop",
+        "d",
+        "label",
+        "l",
+        "reset",
+        "t",
+        "merge",
+        "m",
+        "update-ref",
+        "u",
+        "noop",
+        "break",
+        "b",
     ];
     if content.len() > MAX_FILE {
         return refused(1, "todo", "is too long");

@@ -39,7 +39,10 @@ const PLAIN: &[(&str, Value)] = &[
     ("commit.verbose", Bool),
     ("committer.email", Text),
     ("committer.name", Text),
-    ("core.abbrev", Words(&["auto", "no", "7", "8", "9", "10", "11", "12", "16", "40"])),
+    (
+        "core.abbrev",
+        Words(&["auto", "no", "7", "8", "9", "10", "11", "12", "16", "40"]),
+    ),
     ("core.autocrlf", Words(&["input"])),
     ("core.bare", Bool),
     ("core.checkstat", Words(&["default", "minimal"])),
@@ -58,7 +61,21 @@ const PLAIN: &[(&str, Value)] = &[
     ("core.quotepath", Bool),
     ("core.repositoryformatversion", Words(&["0", "1"])),
     ("core.safecrlf", Words(&["warn"])),
-    ("core.sharedrepository", Words(&["group", "all", "world", "everybody", "umask", "0600", "0640", "0660", "0664", "0666"])),
+    (
+        "core.sharedrepository",
+        Words(&[
+            "group",
+            "all",
+            "world",
+            "everybody",
+            "umask",
+            "0600",
+            "0640",
+            "0660",
+            "0664",
+            "0666",
+        ]),
+    ),
     ("core.sparsecheckout", Bool),
     ("core.sparsecheckoutcone", Bool),
     ("core.symlinks", Bool),
@@ -101,7 +118,21 @@ const PLAIN: &[(&str, Value)] = &[
     ("index.version", Words(&["2", "3", "4"])),
     ("init.defaultbranch", Name),
     ("lfs.repositoryformatversion", Words(&["0"])),
-    ("log.date", Words(&["relative", "local", "iso", "iso-strict", "rfc", "short", "raw", "human", "unix", "default"])),
+    (
+        "log.date",
+        Words(&[
+            "relative",
+            "local",
+            "iso",
+            "iso-strict",
+            "rfc",
+            "short",
+            "raw",
+            "human",
+            "unix",
+            "default",
+        ]),
+    ),
     ("log.decorate", Words(&["short", "full", "auto", "no"])),
     ("maintenance.auto", Bool),
     ("maintenance.autodetach", Bool),
@@ -115,7 +146,10 @@ const PLAIN: &[(&str, Value)] = &[
     ("pull.ff", Words(&["only"])),
     ("pull.rebase", Words(&["merges", "interactive", "preserve"])),
     ("push.autosetupremote", Bool),
-    ("push.default", Words(&["nothing", "current", "upstream", "tracking", "simple", "matching"])),
+    (
+        "push.default",
+        Words(&["nothing", "current", "upstream", "tracking", "simple", "matching"]),
+    ),
     ("push.followtags", Bool),
     ("rebase.autosquash", Bool),
     ("rebase.autostash", Bool),
@@ -186,13 +220,21 @@ pub(crate) fn allowed(e: &Entry) -> Result<(), &'static str> {
     {
         return Err("the subsection is no plain name");
     }
-    let value = list.iter().find(|(k, _)| *k == key).map(|(_, v)| *v).ok_or("is not a key that an agent may set")?;
+    let value = list
+        .iter()
+        .find(|(k, _)| *k == key)
+        .map(|(_, v)| *v)
+        .ok_or("is not a key that an agent may set")?;
     check(value, e.value.as_deref())
 }
 
 fn check(kind: Value, value: Option<&[u8]>) -> Result<(), &'static str> {
     let Some(bytes) = value else {
-        return if matches!(kind, Bool | Words(_)) { Ok(()) } else { Err("needs a value") };
+        return if matches!(kind, Bool | Words(_)) {
+            Ok(())
+        } else {
+            Err("needs a value")
+        };
     };
     let text = std::str::from_utf8(bytes);
     let lower = text.unwrap_or("").to_ascii_lowercase();
@@ -203,13 +245,23 @@ fn check(kind: Value, value: Option<&[u8]>) -> Result<(), &'static str> {
         Words(words) => boolean(&lower).is_some() || words.contains(&lower.as_str()),
         // Names and messages may be in an old encoding.
         Text => bytes.len() <= 1024 && !bytes.iter().any(|&b| b < 0x20 && b != b'\n' && b != b'\t'),
-        Date => !lower.is_empty() && lower.len() <= 40 && lower.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b' ')),
+        Date => {
+            !lower.is_empty()
+                && lower.len() <= 40
+                && lower
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b' '))
+        }
         Name => text.is_ok_and(plain_name),
         Refspec => text.is_ok_and(refspec),
         Value::Url => text.is_ok_and(remote_url),
         Pathspec => text.is_ok_and(|t| !t.is_empty() && !t.starts_with('-') && !t.chars().any(char::is_control)),
     };
-    if yes { Ok(()) } else { Err("has a value that is not accepted") }
+    if yes {
+        Ok(())
+    } else {
+        Err("has a value that is not accepted")
+    }
 }
 
 fn boolean(lower: &str) -> Option<bool> {
@@ -228,8 +280,14 @@ fn number(lower: &str) -> bool {
 
 /// A branch, remote or submodule name: no option, no URL, no path that leaves, nothing that is not printable.
 fn subsection_name(bytes: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(bytes) else { return false };
-    !text.is_empty() && text.len() <= 512 && !text.starts_with(['-', '/']) && !text.split('/').any(|p| p == "..") && !text.chars().any(char::is_control)
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return false;
+    };
+    !text.is_empty()
+        && text.len() <= 512
+        && !text.starts_with(['-', '/'])
+        && !text.split('/').any(|p| p == "..")
+        && !text.chars().any(char::is_control)
 }
 
 fn plain_name(text: &str) -> bool {
@@ -240,19 +298,28 @@ fn plain_name(text: &str) -> bool {
         && !text.contains("://")
         && !text.split('/').any(|p| p == "..")
         && !text.starts_with(['/', '~'])
-        && !text.chars().any(|c| c.is_control() || matches!(c, ' ' | '\\' | '$' | '`' | '|' | ';' | '&' | '!'))
+        && !text
+            .chars()
+            .any(|c| c.is_control() || matches!(c, ' ' | '\\' | '$' | '`' | '|' | ';' | '&' | '!'))
 }
 
 fn refspec(text: &str) -> bool {
     let text = text.strip_prefix(['+', '^']).unwrap_or(text);
     let mut sides = text.split(':');
-    let side = |s: Option<&str>| s.is_none_or(|s| s.is_empty() || (plain_name(&s.replace('*', "x")) && s.matches('*').count() <= 1));
+    let side = |s: Option<&str>| {
+        s.is_none_or(|s| s.is_empty() || (plain_name(&s.replace('*', "x")) && s.matches('*').count() <= 1))
+    };
     !text.is_empty() && side(sides.next()) && side(sides.next()) && sides.next().is_none()
 }
 
 /// https and ssh URLs without a password, scp-like ssh, and local paths.
 fn remote_url(text: &str) -> bool {
-    if text.is_empty() || text.len() > 2048 || text.starts_with('-') || text.contains('\\') || text.chars().any(|c| c.is_control() || c == ' ') {
+    if text.is_empty()
+        || text.len() > 2048
+        || text.starts_with('-')
+        || text.contains('\\')
+        || text.chars().any(|c| c.is_control() || c == ' ')
+    {
         return false;
     }
     // `transport::address` runs git-remote-transport.
@@ -267,21 +334,32 @@ fn remote_url(text: &str) -> bool {
         let host = url.host_str().unwrap_or("");
         return match scheme {
             "https" => !host.is_empty() && url.password().is_none(),
-            "ssh" => ssh_host(host) && url.password().is_none() && ssh_user(url.username()) && !url.path().starts_with("/-"),
+            "ssh" => {
+                ssh_host(host) && url.password().is_none() && ssh_user(url.username()) && !url.path().starts_with("/-")
+            }
             "file" => host.is_empty(),
             _ => false,
         };
     }
-    let Some((left, path)) = text.split_once(':') else { return false };
+    let Some((left, path)) = text.split_once(':') else {
+        return false;
+    };
     let (user, host) = left.split_once('@').unwrap_or(("", left));
     ssh_host(host) && ssh_user(user) && !path.is_empty() && !path.starts_with('-')
 }
 
 /// What is handed to ssh as a host may not look like an option.
 fn ssh_host(host: &str) -> bool {
-    !host.is_empty() && !host.starts_with('-') && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b'[' | b']' | b':'))
+    !host.is_empty()
+        && !host.starts_with('-')
+        && host
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b'[' | b']' | b':'))
 }
 
 fn ssh_user(user: &str) -> bool {
-    !user.starts_with('-') && user.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+    !user.starts_with('-')
+        && user
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
 }

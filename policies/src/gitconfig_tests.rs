@@ -32,8 +32,12 @@ fn what_git_writes_passes_byte_for_byte() {
 
 #[test]
 fn other_layouts_mean_the_same() {
-    let out = vet(b"\xef\xbb\xbf[Core]filemode=true ; note\r\n [user] name = A\\\n B  # c\n[core]\n bare\n").expect("valid");
-    assert_eq!(String::from_utf8_lossy(&out), "[core]\n\tfilemode = true\n[user]\n\tname = A B\n[core]\n\tbare\n");
+    let out =
+        vet(b"\xef\xbb\xbf[Core]filemode=true ; note\r\n [user] name = A\\\n B  # c\n[core]\n bare\n").expect("valid");
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        "[core]\n\tfilemode = true\n[user]\n\tname = A B\n[core]\n\tbare\n"
+    );
 }
 
 #[test]
@@ -72,10 +76,16 @@ fn keys_that_name_programs_or_places_are_refused() {
         ("[remote \"o\"]\n\turl = u@-oProxyCommand=x:y\n", "remote.o.url"),
         ("[remote \"o\"]\n\turl = fd::3\n", "remote.o.url"),
         ("[remote \"o\"]\n\turl = https://a:b@example.org/\n", "remote.o.url"),
-        ("[remote \"--upload-pack=x\"]\n\turl = https://example.org/\n", "remote.--upload-pack=x.url"),
+        (
+            "[remote \"--upload-pack=x\"]\n\turl = https://example.org/\n",
+            "remote.--upload-pack=x.url",
+        ),
         ("[branch \"a\"]\n\tremote = ext::sh\n", "branch.a.remote"),
         ("[submodule \"a\"]\n\tupdate = !x\n", "submodule.a.update"),
-        ("[submodule \"../x\"]\n\turl = https://example.org/\n", "submodule.../x.url"),
+        (
+            "[submodule \"../x\"]\n\turl = https://example.org/\n",
+            "submodule.../x.url",
+        ),
         ("[gc]\n\trecentObjectsHook = x\n", "gc.recentobjectshook"),
         ("[protocol]\n\tallow = always\n", "protocol.allow"),
         ("[protocol \"ext\"]\n\tallow = always\n", "protocol.ext.allow"),
@@ -95,7 +105,10 @@ fn keys_that_name_programs_or_places_are_refused() {
         ("[user]\n\tname = a\0b\n", "configuration"),
         ("[user]\n\tna_me = a\n", "na"),
         ("[core]\n\tbare = maybe\n", "core.bare"),
-        ("[core]\n\trepositoryformatversion = 2\n", "core.repositoryformatversion"),
+        (
+            "[core]\n\trepositoryformatversion = 2\n",
+            "core.repositoryformatversion",
+        ),
     ] {
         assert_eq!(key(content), want, "{content}");
     }
@@ -104,9 +117,17 @@ fn keys_that_name_programs_or_places_are_refused() {
 #[test]
 fn a_key_hidden_behind_a_comment_or_continuation_is_still_read() {
     assert_eq!(key("[user]\n\tname = a\\\n[core]\n\tfsmonitor = x\n"), "user.fsmonitor");
-    assert_eq!(vet(b"[user]\n\tname = a # \\\n[core]\n\tfsmonitor = x\n").expect_err("read").line, 4);
+    assert_eq!(
+        vet(b"[user]\n\tname = a # \\\n[core]\n\tfsmonitor = x\n")
+            .expect_err("read")
+            .line,
+        4
+    );
     assert_eq!(key("# note \\\n[core]\n\tfsmonitor = x\n"), "core.fsmonitor");
-    assert_eq!(key("[user]\n\tname = \"a # \\\"\"\n[core] fsmonitor = x"), "core.fsmonitor");
+    assert_eq!(
+        key("[user]\n\tname = \"a # \\\"\"\n[core] fsmonitor = x"),
+        "core.fsmonitor"
+    );
 }
 
 #[test]
@@ -125,20 +146,37 @@ fn what_the_user_had_set_stays_and_only_that() {
 
 #[test]
 fn the_last_value_counts() {
-    assert_eq!(value(b"[core]\n\thooksPath = a\n\thookspath = b c\n", "core", "hookspath"), Some(b"b c".to_vec()));
+    assert_eq!(
+        value(b"[core]\n\thooksPath = a\n\thookspath = b c\n", "core", "hookspath"),
+        Some(b"b c".to_vec())
+    );
     assert_eq!(value(b"[core]\n", "core", "hookspath"), None);
 }
 
 #[test]
 fn gitfiles_stay_in_the_workspace() {
     let ws = b"/home/u/ws";
-    for ok in ["gitdir: /home/u/ws/.git/worktrees/x\n", "gitdir: ../.git/modules/lib/x\n", "gitdir: ../r/.git/worktrees/x"] {
+    for ok in [
+        "gitdir: /home/u/ws/.git/worktrees/x\n",
+        "gitdir: ../.git/modules/lib/x\n",
+        "gitdir: ../r/.git/worktrees/x",
+    ] {
         let out = vet_gitfile(ok.as_bytes(), ws, &[b"wt"]).unwrap_or_else(|e| panic!("{ok}: {e}"));
         assert_eq!(String::from_utf8_lossy(&out).trim_end(), ok.trim_end());
     }
     for bad in [
-        "gitdir: /home/u/ws2/.git/worktrees/x\n", "gitdir: /tmp/x\n", "gitdir: ../../.git/worktrees/x\n", "gitdir: ../.git\n", "gitdir: ../.git/hooks/x\n",
-        "gitdir: ../.git/worktrees/x/y\n", "gitdir: ../.git/worktrees/../../evil\n", "gitdir: evil\n", "gitdir:\n", "x", "", "gitdir: a\ngitdir: b\n",
+        "gitdir: /home/u/ws2/.git/worktrees/x\n",
+        "gitdir: /tmp/x\n",
+        "gitdir: ../../.git/worktrees/x\n",
+        "gitdir: ../.git\n",
+        "gitdir: ../.git/hooks/x\n",
+        "gitdir: ../.git/worktrees/x/y\n",
+        "gitdir: ../.git/worktrees/../../evil\n",
+        "gitdir: evil\n",
+        "gitdir:\n",
+        "x",
+        "",
+        "gitdir: a\ngitdir: b\n",
         "gitdir: ../.git/worktrees/x\n\n",
     ] {
         assert!(vet_gitfile(bad.as_bytes(), ws, &[b"wt"]).is_err(), "{bad:?}");
@@ -158,7 +196,16 @@ fn todo_lists_run_nothing() {
     assert_eq!(vet_todo(ok).expect("accepted"), ok);
     assert_eq!(vet_todo(b"").expect("empty"), b"");
     assert_eq!(vet_todo(b"noop").expect("no newline"), b"noop\n");
-    for bad in ["exec sh\n", "pick 1\nx sh\n", "  exec sh\n", "pick 1\r\nexec x\r\n", "pick 1\x0bexec x\n", "!sh\n", "EXEC x\n", "execute\n"] {
+    for bad in [
+        "exec sh\n",
+        "pick 1\nx sh\n",
+        "  exec sh\n",
+        "pick 1\r\nexec x\r\n",
+        "pick 1\x0bexec x\n",
+        "!sh\n",
+        "EXEC x\n",
+        "execute\n",
+    ] {
         assert!(vet_todo(bad.as_bytes()).is_err(), "{bad:?}");
     }
 }

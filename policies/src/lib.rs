@@ -6,6 +6,7 @@ mod fold;
 pub mod gitconfig;
 mod gitconfig_keys;
 pub mod model;
+pub mod outgoing;
 pub mod protect;
 
 pub use diagnostics::{Diagnostics, Kind, Origin, Place, Problem};

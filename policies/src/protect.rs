@@ -157,7 +157,11 @@ impl Pattern {
             return None;
         }
         let rest = &names[n..];
-        if self.except.iter().any(|e| rest.len() >= e.len() && e.iter().zip(rest).all(|(p, c)| p.matches(c))) {
+        if self
+            .except
+            .iter()
+            .any(|e| rest.len() >= e.len() && e.iter().zip(rest).all(|(p, c)| p.matches(c)))
+        {
             return None;
         }
         Some(if rest.is_empty() { self.own } else { self.beneath })
@@ -190,11 +194,21 @@ impl Protected {
     pub fn builtin() -> Self {
         let file: File = toml::from_str(BUILTIN).expect("policies/protected.toml is checked by a test");
         assert_eq!(file.version, 1, "policies/protected.toml is of version 1");
-        let rule = |name: &str, pattern: &str, reason: &str, kind| Rule { name: name.into(), pattern: pattern.into(), reason: reason.into(), kind };
+        let rule = |name: &str, pattern: &str, reason: &str, kind| Rule {
+            name: name.into(),
+            pattern: pattern.into(),
+            reason: reason.into(),
+            kind,
+        };
         let mut new = Self {
             rules: vec![
                 rule("git", ".git", "a git directory or a pointer to one", Kind::Gitfile),
-                rule("git-layout", ".git/", "moving directories of a git directory brings unvetted files into force", Kind::Refuse),
+                rule(
+                    "git-layout",
+                    ".git/",
+                    "moving directories of a git directory brings unvetted files into force",
+                    Kind::Refuse,
+                ),
             ],
             anywhere: Vec::new(),
             git: Vec::new(),
@@ -208,12 +222,14 @@ impl Protected {
         new.inner.insert(b".git".to_vec(), new.gitfile);
         for entry in &file.protect {
             for path in &entry.paths {
-                new.add(entry, path, false).expect("policies/protected.toml is checked by a test");
+                new.add(entry, path, false)
+                    .expect("policies/protected.toml is checked by a test");
             }
         }
         for entry in &file.git {
             for path in &entry.paths {
-                new.add(entry, path, true).expect("policies/protected.toml is checked by a test");
+                new.add(entry, path, true)
+                    .expect("policies/protected.toml is checked by a test");
             }
         }
         new
@@ -244,24 +260,48 @@ impl Protected {
 
     fn add(&mut self, entry: &Entry, path: &str, git: bool) -> Result<(), BadPattern> {
         let anchored = path.starts_with('/');
-        let texts = split(path.strip_prefix('/').unwrap_or(path)).map_err(|reason| BadPattern { pattern: path.into(), reason })?;
+        let texts = split(path.strip_prefix('/').unwrap_or(path)).map_err(|reason| BadPattern {
+            pattern: path.into(),
+            reason,
+        })?;
         let parts: Vec<Part> = texts.iter().map(|t| Part::new(t)).collect();
         let mut except = Vec::new();
         for e in &entry.except {
-            let texts = split(e).map_err(|reason| BadPattern { pattern: e.clone(), reason })?;
+            let texts = split(e).map_err(|reason| BadPattern {
+                pattern: e.clone(),
+                reason,
+            })?;
             except.push(texts.iter().map(|t| Part::new(t)).collect());
         }
-        let kind = entry.kind.unwrap_or(if except.is_empty() { Kind::Refuse } else { Kind::Directory });
-        let rule = Rule { name: entry.name.clone(), pattern: path.into(), reason: entry.reason.clone(), kind };
+        let kind = entry.kind.unwrap_or(if except.is_empty() {
+            Kind::Refuse
+        } else {
+            Kind::Directory
+        });
+        let rule = Rule {
+            name: entry.name.clone(),
+            pattern: path.into(),
+            reason: entry.reason.clone(),
+            kind,
+        };
         let own = self.rules.len();
         self.rules.push(rule.clone());
         let beneath = if kind == Kind::Refuse {
             own
         } else {
-            self.rules.push(Rule { kind: Kind::Refuse, ..rule });
+            self.rules.push(Rule {
+                kind: Kind::Refuse,
+                ..rule
+            });
             own + 1
         };
-        let pattern = Pattern { parts, except, anchored, own, beneath };
+        let pattern = Pattern {
+            parts,
+            except,
+            anchored,
+            own,
+            beneath,
+        };
         if git {
             self.git.push(pattern);
             return Ok(());
@@ -297,7 +337,11 @@ impl Protected {
                     return None;
                 }
                 let rest = &names[at + 1..];
-                if rest.is_empty() { Some(self.gitfile) } else { self.git_directory(rest) }
+                if rest.is_empty() {
+                    Some(self.gitfile)
+                } else {
+                    self.git_directory(rest)
+                }
             });
             match found {
                 Some(i) if self.rules[i].kind == Kind::Refuse => return Some(i),
@@ -367,7 +411,9 @@ impl Protected {
         if !folded.contains(&b'~') {
             return None;
         }
-        self.inner.iter().find_map(|(name, &i)| is_short_of(folded, name).then_some(i))
+        self.inner
+            .iter()
+            .find_map(|(name, &i)| is_short_of(folded, name).then_some(i))
     }
 
     /// The rule that refuses a path as source or target of a rename, an exchange, a hard link or a symbolic link: [`Self::check`]'s,
@@ -377,20 +423,26 @@ impl Protected {
     pub fn moving(&self, path: &[&[u8]], is_directory: bool) -> Option<&Rule> {
         let names = folded(path);
         let last = names.last()?;
-        let index = self.check_folded(&names).or_else(|| self.inner_rule(last)).or_else(|| {
-            if is_directory && names[..names.len() - 1].iter().any(|n| is_git(n)) {
-                return Some(self.git_move);
-            }
-            // Something that lies between the first and the last component of a pattern.
-            let between = self.anywhere.iter().find(|p| {
-                (1..p.parts.len()).any(|n| {
-                    names.len() >= n
-                        && !(p.anchored && names.len() != n)
-                        && p.parts.iter().zip(&names[names.len() - n..]).all(|(part, name)| part.matches(name))
-                })
-            });
-            between.map(|p| p.beneath)
-        })?;
+        let index = self
+            .check_folded(&names)
+            .or_else(|| self.inner_rule(last))
+            .or_else(|| {
+                if is_directory && names[..names.len() - 1].iter().any(|n| is_git(n)) {
+                    return Some(self.git_move);
+                }
+                // Something that lies between the first and the last component of a pattern.
+                let between = self.anywhere.iter().find(|p| {
+                    (1..p.parts.len()).any(|n| {
+                        names.len() >= n
+                            && !(p.anchored && names.len() != n)
+                            && p.parts
+                                .iter()
+                                .zip(&names[names.len() - n..])
+                                .all(|(part, name)| part.matches(name))
+                    })
+                });
+                between.map(|p| p.beneath)
+            })?;
         Some(&self.rules[index])
     }
 

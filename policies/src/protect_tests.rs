@@ -12,14 +12,53 @@ fn kind(p: &Protected, text: &str) -> Option<Kind> {
 fn agent_configuration_is_protected_at_any_depth_and_in_any_spelling() {
     let p = Protected::builtin();
     for text in [
-        ".claude/settings.json", ".claude/settings.local.json", ".claude/hooks/x.sh", "a/b/.claude/commands/x.md", "CLAUDE.md", "claude.md",
-        "sub/CLAUDE.MD", ".mcp.json", ".cursor/hooks.json", ".cursor/rules/x.mdc", ".codex/config.toml", ".gemini/settings.json", "opencode.json",
-        ".opencode/plugin/x.js", ".github/hooks/x.json", ".github/copilot-instructions.md", ".qwen/settings.json", ".aider.conf.yml", ".windsurfrules",
-        ".clinerules", ".clinerules/x.md", ".continue/config.yaml", ".goosehints", "AGENTS.md", "deep/er/AGENTS.md", ".picktwo.toml",
-        "x/.picktwo.toml", ".vscode/tasks.json", ".VSCode/settings.json", ".idea/workspace.xml", "a.code-workspace", ".devcontainer/devcontainer.json",
-        ".envrc", "mise.toml", "mise.local.toml", ".husky/pre-commit", ".cl\u{200c}aude/settings.json", ".claude./settings.json", ".CLAUDE/SETTINGS.JSON",
-        "CLAUDE~1/settings.json", ".claude::$INDEX_ALLOCATION/x", ".curſor/hooks.json", ".\u{ff43}laude/settings.json", ".claude/plans/.claude/hooks/x",
-        ".claude/todos/.git/hooks/pre-commit", ".github/copilot-setup-steps.yml", ".roorules-code",
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".claude/hooks/x.sh",
+        "a/b/.claude/commands/x.md",
+        "CLAUDE.md",
+        "claude.md",
+        "sub/CLAUDE.MD",
+        ".mcp.json",
+        ".cursor/hooks.json",
+        ".cursor/rules/x.mdc",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        "opencode.json",
+        ".opencode/plugin/x.js",
+        ".github/hooks/x.json",
+        ".github/copilot-instructions.md",
+        ".qwen/settings.json",
+        ".aider.conf.yml",
+        ".windsurfrules",
+        ".clinerules",
+        ".clinerules/x.md",
+        ".continue/config.yaml",
+        ".goosehints",
+        "AGENTS.md",
+        "deep/er/AGENTS.md",
+        ".picktwo.toml",
+        "x/.picktwo.toml",
+        ".vscode/tasks.json",
+        ".VSCode/settings.json",
+        ".idea/workspace.xml",
+        "a.code-workspace",
+        ".devcontainer/devcontainer.json",
+        ".envrc",
+        "mise.toml",
+        "mise.local.toml",
+        ".husky/pre-commit",
+        ".cl\u{200c}aude/settings.json",
+        ".claude./settings.json",
+        ".CLAUDE/SETTINGS.JSON",
+        "CLAUDE~1/settings.json",
+        ".claude::$INDEX_ALLOCATION/x",
+        ".curſor/hooks.json",
+        ".\u{ff43}laude/settings.json",
+        ".claude/plans/.claude/hooks/x",
+        ".claude/todos/.git/hooks/pre-commit",
+        ".github/copilot-setup-steps.yml",
+        ".roorules-code",
     ] {
         assert_eq!(kind(&p, text), Some(Kind::Refuse), "{text}");
     }
@@ -29,12 +68,43 @@ fn agent_configuration_is_protected_at_any_depth_and_in_any_spelling() {
 fn ordinary_paths_are_free() {
     let p = Protected::builtin();
     for text in [
-        "src/main.rs", "claude/settings.json", ".claude/plans/a.md", ".claude/todos/x/y.json", ".github/workflows/ci.yml", ".github", "docs/CLAUDE",
-        ".gitignore", ".gitattributes", ".gitmodules", "config", "hooks/pre-commit", "rules", "settings.json", "a~1", "notes~", "x/config/mise.rs",
-        ".env", "README.md", "package.json", ".git/HEAD", ".git/index", ".git/objects/ab/cdef", ".git/refs/heads/hooks/x", ".git/config.lock",
-        ".git/refs/heads/config", ".git/logs/refs/heads/config", ".git/hooks/pre-commit.sample", ".git/COMMIT_EDITMSG", ".git/rebase-merge/done",
-        ".git/rebase-merge/git-rebase-todo.lock", ".git/worktrees/hooks/HEAD", ".git/worktrees/config/index", ".git/modules/sub/HEAD",
-        ".git/modules/sub/refs/remotes/origin/main", ".git/worktrees/x/refs/bisect/bad", ".git/info/exclude",
+        "src/main.rs",
+        "claude/settings.json",
+        ".claude/plans/a.md",
+        ".claude/todos/x/y.json",
+        ".github/workflows/ci.yml",
+        ".github",
+        "docs/CLAUDE",
+        ".gitignore",
+        ".gitattributes",
+        ".gitmodules",
+        "config",
+        "hooks/pre-commit",
+        "rules",
+        "settings.json",
+        "a~1",
+        "notes~",
+        "x/config/mise.rs",
+        ".env",
+        "README.md",
+        "package.json",
+        ".git/HEAD",
+        ".git/index",
+        ".git/objects/ab/cdef",
+        ".git/refs/heads/hooks/x",
+        ".git/config.lock",
+        ".git/refs/heads/config",
+        ".git/logs/refs/heads/config",
+        ".git/hooks/pre-commit.sample",
+        ".git/COMMIT_EDITMSG",
+        ".git/rebase-merge/done",
+        ".git/rebase-merge/git-rebase-todo.lock",
+        ".git/worktrees/hooks/HEAD",
+        ".git/worktrees/config/index",
+        ".git/modules/sub/HEAD",
+        ".git/modules/sub/refs/remotes/origin/main",
+        ".git/worktrees/x/refs/bisect/bad",
+        ".git/info/exclude",
     ] {
         assert_eq!(kind(&p, text), None, "{text}");
     }
@@ -86,13 +156,30 @@ fn directories_that_hold_free_ones_may_be_made() {
     assert_eq!(kind(&p, ".claude"), Some(Kind::Directory));
     assert_eq!(kind(&p, ".claude/settings.json"), Some(Kind::Refuse));
     assert_eq!(kind(&p, ".cursor"), Some(Kind::Refuse));
-    assert!(Kind::Directory.may_mkdir() && !Kind::GitConfig.may_mkdir() && Kind::GitConfig.vetted() && !Kind::Directory.vetted());
+    assert!(
+        Kind::Directory.may_mkdir()
+            && !Kind::GitConfig.may_mkdir()
+            && Kind::GitConfig.vetted()
+            && !Kind::Directory.vetted()
+    );
 }
 
 #[test]
 fn components_of_patterns_are_not_moved_or_linked() {
     let p = Protected::builtin();
-    for name in [".git", ".GIT", ".claude", ".github", "git~1", ".vscode", "CLAUDE.md", ".config", "x.code-workspace", ".picktwo.toml", "GITHUB~1"] {
+    for name in [
+        ".git",
+        ".GIT",
+        ".claude",
+        ".github",
+        "git~1",
+        ".vscode",
+        "CLAUDE.md",
+        ".config",
+        "x.code-workspace",
+        ".picktwo.toml",
+        "GITHUB~1",
+    ] {
         assert!(p.inner_name(name.as_bytes()), "{name}");
     }
     for name in ["src", ".gitignore", "workflows", "git", "claude"] {
@@ -107,16 +194,32 @@ fn components_of_patterns_are_not_moved_or_linked() {
 
 #[test]
 fn policy_adds_names_at_any_depth_or_at_the_root() {
-    let p = Protected::builtin().with(&[".github/workflows/".into(), "/ci/deploy.sh".into(), "*.pem".into()]).expect("patterns");
-    assert_eq!(p.check(&path("a/.github/workflows/x.yml")).map(|r| r.name.as_str()), Some("policy"));
+    let p = Protected::builtin()
+        .with(&[".github/workflows/".into(), "/ci/deploy.sh".into(), "*.pem".into()])
+        .expect("patterns");
+    assert_eq!(
+        p.check(&path("a/.github/workflows/x.yml")).map(|r| r.name.as_str()),
+        Some("policy")
+    );
     assert_eq!(kind(&p, "ci/deploy.sh"), Some(Kind::Refuse));
     assert_eq!(kind(&p, "a/ci/deploy.sh"), None);
     assert_eq!(kind(&p, "a/Key.PEM"), Some(Kind::Refuse));
     assert!(p.moving(&path("ci"), true).is_some());
     assert!(p.moving(&path("a/ci"), true).is_none());
     assert!(p.moving(&path("x/.github/workflows"), true).is_some());
-    let long = Protected::builtin().with(&["a/b/c/d".into(), "/r/s/t".into()]).expect("patterns");
-    for (text, refused) in [("a", true), ("x/a/b", true), ("a/b/c", true), ("a/b/c/e", false), ("b", false), ("r/s", true), ("r", true), ("x/r", false)] {
+    let long = Protected::builtin()
+        .with(&["a/b/c/d".into(), "/r/s/t".into()])
+        .expect("patterns");
+    for (text, refused) in [
+        ("a", true),
+        ("x/a/b", true),
+        ("a/b/c", true),
+        ("a/b/c/e", false),
+        ("b", false),
+        ("r/s", true),
+        ("r", true),
+        ("x/r", false),
+    ] {
         assert_eq!(long.moving(&path(text), true).is_some(), refused, "{text}");
     }
     for bad in ["", "/", "a//b", "../x", "**/x", "*"] {
@@ -135,8 +238,14 @@ fn bare_repositories_are_found_by_what_they_hold() {
     assert!(completes_git_directory(b"head", has(&["refs", "objects"])));
     assert!(!completes_git_directory(b"refs", has(&["objects"])));
     assert!(!completes_git_directory(b"config", has(&["HEAD", "objects", "refs"])));
-    assert_eq!(p.check_in_git_directory(&path("config")).map(|r| r.kind), Some(Kind::GitConfig));
-    assert_eq!(p.check_in_git_directory(&path("hooks/update")).map(|r| r.kind), Some(Kind::Refuse));
+    assert_eq!(
+        p.check_in_git_directory(&path("config")).map(|r| r.kind),
+        Some(Kind::GitConfig)
+    );
+    assert_eq!(
+        p.check_in_git_directory(&path("hooks/update")).map(|r| r.kind),
+        Some(Kind::Refuse)
+    );
     assert_eq!(p.check_in_git_directory(&path("HEAD")), None);
 }
 
@@ -148,7 +257,9 @@ fn every_builtin_rule_has_a_reason_and_hits_itself() {
         assert!(!entry.reason.is_empty(), "{}", entry.name);
         for text in &entry.paths {
             let sample = text.trim_end_matches('/').replace('*', "x");
-            let hit = p.check(&path(&sample)).unwrap_or_else(|| panic!("{text} is not protected"));
+            let hit = p
+                .check(&path(&sample))
+                .unwrap_or_else(|| panic!("{text} is not protected"));
             assert_eq!(hit.name, entry.name, "{text}");
         }
     }

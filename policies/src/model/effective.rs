@@ -25,7 +25,12 @@ pub fn stack(selected: Option<&str>, layers: Vec<Layer>) -> Result<Vec<Layer>, D
                 chosen.push(name);
             } else if !is_file(&e.value) {
                 let help = nearest(&e.value, &known).map(|n| format!("did you mean \"{n}\"?"));
-                let help = help.unwrap_or_else(|| format!("built-in names: {}; a file needs a `/` or ends in `.toml`", known.join(", ")));
+                let help = help.unwrap_or_else(|| {
+                    format!(
+                        "built-in names: {}; a file needs a `/` or ends in `.toml`",
+                        known.join(", ")
+                    )
+                });
                 problems.push(Problem {
                     place: e.place.clone(),
                     message: format!("`extends` names an unknown policy \"{}\"", e.value),
@@ -54,7 +59,9 @@ pub(crate) fn is_file(name: &str) -> bool {
 
 /// A built-in file after what it extends.
 fn closure(name: &str, names: &mut Vec<&'static str>) {
-    let Some(name) = BUILTIN.iter().map(|(n, _)| *n).find(|n| *n == name) else { return };
+    let Some(name) = BUILTIN.iter().map(|(n, _)| *n).find(|n| *n == name) else {
+        return;
+    };
     if names.contains(&name) {
         return;
     }
@@ -69,7 +76,9 @@ fn opens(place: &Place, key: &str) -> Problem {
         place: place.clone(),
         message: format!("a project's policy may only tighten: `{key}` opens something"),
         label: "refused here".into(),
-        help: Some("put it into your own policy (picktwo/policy.toml in your configuration directory), or leave it out".into()),
+        help: Some(
+            "put it into your own policy (picktwo/policy.toml in your configuration directory), or leave it out".into(),
+        ),
     }
 }
 
@@ -85,7 +94,9 @@ pub fn effective(layers: &[Layer]) -> Result<Policy, Diagnostics> {
     let policy = merge.policy(layers);
     match policy {
         Some(policy) if merge.problems.is_empty() => Ok(policy),
-        _ => Err(Diagnostics { problems: merge.problems }),
+        _ => Err(Diagnostics {
+            problems: merge.problems,
+        }),
     }
 }
 
@@ -102,11 +113,17 @@ impl Merge {
         each("env.pass", l.pass.iter().map(|v| &v.place).collect());
         each("env.set", l.set.values().map(|v| &v.place).collect());
         each("model", l.models.values().map(|m| &m.place).collect());
-        each("retrieval.private", l.retrieval.private.iter().map(|v| &v.place).collect());
+        each(
+            "retrieval.private",
+            l.retrieval.private.iter().map(|v| &v.place).collect(),
+        );
         each("retrieval.hosts", l.retrieval.hosts.iter().map(|v| &v.place).collect());
         each("retrieval.ports", l.retrieval.ports.iter().map(|v| &v.place).collect());
         each("retrieval.roots", l.retrieval.roots.iter().map(|v| &v.place).collect());
-        each("retrieval.distiller", l.retrieval.distiller.iter().map(|v| &v.place).collect());
+        each(
+            "retrieval.distiller",
+            l.retrieval.distiller.iter().map(|v| &v.place).collect(),
+        );
         each("extends", l.extends.iter().map(|v| &v.place).collect());
         each("profile", l.profile.iter().map(|p| &p.name.place).collect());
         each("command", l.commands.iter().map(|v| &v.place).collect());
@@ -128,9 +145,17 @@ impl Merge {
         if value.is_none()
             && let Some(l) = layers.last()
         {
-            let place = Place { source: l.source.clone(), span: 0..0 };
+            let place = Place {
+                source: l.source.clone(),
+                span: 0..0,
+            };
             let message = format!("no policy file sets `{key}`");
-            self.problems.push(Problem { place, message, label: String::new(), help: Some("the built-in profile \"generic\" does".into()) });
+            self.problems.push(Problem {
+                place,
+                message,
+                label: String::new(),
+                help: Some("the built-in profile \"generic\" does".into()),
+            });
         }
         value
     }
@@ -177,7 +202,10 @@ impl Merge {
                 hide: union(layers, |l| &l.hide),
                 protect: union(layers, |l| &l.protect),
             },
-            env: Env { pass: union(layers, |l| &l.pass), set },
+            env: Env {
+                pass: union(layers, |l| &l.pass),
+                set,
+            },
             mode: mode?,
             models,
             retrieval: Retrieval {
@@ -200,7 +228,11 @@ impl Merge {
     /// A table that is given again changes only the keys it sets.
     fn models(&mut self, layers: &[Layer]) -> BTreeMap<String, Model> {
         let mut raw: BTreeMap<String, RawModel> = BTreeMap::new();
-        for (name, new) in layers.iter().filter(|l| l.origin().kind != Kind::Project).flat_map(|l| &l.models) {
+        for (name, new) in layers
+            .iter()
+            .filter(|l| l.origin().kind != Kind::Project)
+            .flat_map(|l| &l.models)
+        {
             let Some(old) = raw.get_mut(name) else {
                 raw.insert(name.clone(), new.clone());
                 continue;
@@ -222,24 +254,46 @@ impl Merge {
         for (name, m) in raw {
             let (Some(protocol), Some(upstream)) = (m.protocol, m.upstream) else {
                 let message = format!("`model.{name}` has no `upstream`");
-                self.problems.push(Problem { place: m.place, message, label: String::new(), help: Some("write e.g. upstream = \"https://api.example.com\"".into()) });
+                self.problems.push(Problem {
+                    place: m.place,
+                    message,
+                    label: String::new(),
+                    help: Some("write e.g. upstream = \"https://api.example.com\"".into()),
+                });
                 continue;
             };
             let allow = m.allow.unwrap_or_default();
             if allow.is_empty() {
                 let message = format!("`model.{name}` allows nothing");
                 let help = Some("write e.g. allow = [\"POST /v1/messages\"]".into());
-                self.problems.push(Problem { place: m.place, message, label: String::new(), help });
+                self.problems.push(Problem {
+                    place: m.place,
+                    message,
+                    label: String::new(),
+                    help,
+                });
                 continue;
             }
-            models.insert(name, Model { protocol, upstream, key: m.key, allow, models: m.models.unwrap_or_default() });
+            models.insert(
+                name,
+                Model {
+                    protocol,
+                    upstream,
+                    key: m.key,
+                    allow,
+                    models: m.models.unwrap_or_default(),
+                },
+            );
         }
         models
     }
 }
 
 /// All values in order, each once.
-fn union<'l, T: Clone + PartialEq + 'l>(layers: &'l [Layer], list: impl Fn(&'l Layer) -> &'l Vec<Set<T>>) -> Vec<Set<T>> {
+fn union<'l, T: Clone + PartialEq + 'l>(
+    layers: &'l [Layer],
+    list: impl Fn(&'l Layer) -> &'l Vec<Set<T>>,
+) -> Vec<Set<T>> {
     let mut all: Vec<Set<T>> = Vec::new();
     for v in layers.iter().flat_map(list) {
         if !all.iter().any(|a| a.value == v.value) {

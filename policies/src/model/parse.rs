@@ -1,8 +1,8 @@
 //! From text to a layer: every value with its place, every unknown key and bad value reported, all at once.
 
+use super::Set;
 use super::profile::{PLACEHOLDERS, PhantomKey, Profile, Seed};
 use super::values::{Distiller, HostPort, KeySource, Mode, Upstream, Urls, host_name, method_and_path};
-use super::Set;
 use crate::diagnostics::{Diagnostics, Origin, Place, Problem, Source, nearest};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -86,26 +86,48 @@ type Value<'i> = Spanned<DeValue<'i>>;
 /// # Errors
 /// All problems of the text: syntax, unknown keys, values of a wrong kind.
 pub fn parse(text: &str, origin: Origin) -> Result<Layer, Diagnostics> {
-    let source = Arc::new(Source { origin, text: text.to_owned() });
-    let mut walk = Walk { source: source.clone(), problems: Vec::new() };
+    let source = Arc::new(Source {
+        origin,
+        text: text.to_owned(),
+    });
+    let mut walk = Walk {
+        source: source.clone(),
+        problems: Vec::new(),
+    };
     if text.len() > MAX_FILE {
-        walk.problem(0..0, "the policy is too long", format!("{} bytes, at most {MAX_FILE}", text.len()), None);
-        return Err(Diagnostics { problems: walk.problems });
+        walk.problem(
+            0..0,
+            "the policy is too long",
+            format!("{} bytes, at most {MAX_FILE}", text.len()),
+            None,
+        );
+        return Err(Diagnostics {
+            problems: walk.problems,
+        });
     }
     let (document, errors) = DeTable::parse_recoverable(text);
     for e in errors {
-        walk.problem(e.span().unwrap_or(0..0), "is not valid TOML", e.message().to_owned(), None);
+        walk.problem(
+            e.span().unwrap_or(0..0),
+            "is not valid TOML",
+            e.message().to_owned(),
+            None,
+        );
     }
     // A broken document would only give errors that follow from the first ones.
     if !walk.problems.is_empty() {
-        return Err(Diagnostics { problems: walk.problems });
+        return Err(Diagnostics {
+            problems: walk.problems,
+        });
     }
     let layer = walk.document(document.get_ref());
     if walk.problems.is_empty() {
         return Ok(layer);
     }
     walk.problems.sort_by_key(|p| p.place.span.start);
-    Err(Diagnostics { problems: walk.problems })
+    Err(Diagnostics {
+        problems: walk.problems,
+    })
 }
 
 struct Walk {
@@ -115,22 +137,58 @@ struct Walk {
 
 impl Walk {
     fn place(&self, span: Range<usize>) -> Place {
-        Place { source: self.source.clone(), span }
+        Place {
+            source: self.source.clone(),
+            span,
+        }
     }
 
-    fn problem(&mut self, span: Range<usize>, message: impl Into<String>, label: impl Into<String>, help: Option<String>) {
+    fn problem(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        label: impl Into<String>,
+        help: Option<String>,
+    ) {
         let place = self.place(span);
-        self.problems.push(Problem { place, message: message.into(), label: label.into(), help });
+        self.problems.push(Problem {
+            place,
+            message: message.into(),
+            label: label.into(),
+            help,
+        });
     }
 
     fn document(&mut self, t: &DeTable<'_>) -> Layer {
-        const TOP: &[&str] = &["version", "extends", "files", "env", "mode", "model", "retrieval", "limits", "profile", "command", "test"];
+        const TOP: &[&str] = &[
+            "version",
+            "extends",
+            "files",
+            "env",
+            "mode",
+            "model",
+            "retrieval",
+            "limits",
+            "profile",
+            "command",
+            "test",
+        ];
         self.known(t, TOP, "");
         match t.get("version") {
-            None => self.problem(0..0, "`version` is missing", "", Some("write `version = 1` as the first line".into())),
+            None => self.problem(
+                0..0,
+                "`version` is missing",
+                "",
+                Some("write `version = 1` as the first line".into()),
+            ),
             Some(v) => {
                 if self.integer(v, "version", 0, u64::MAX).is_some_and(|n| n.value != 1) {
-                    self.problem(v.span(), "unknown version of the policy format", "only 1 is known", None);
+                    self.problem(
+                        v.span(),
+                        "unknown version of the policy format",
+                        "only 1 is known",
+                        None,
+                    );
                 }
             }
         }
@@ -143,7 +201,9 @@ impl Walk {
             protect: Vec::new(),
             pass: Vec::new(),
             set: BTreeMap::new(),
-            mode: t.get("mode").and_then(|v| self.one_of(v, "mode", &[("read-only", Mode::ReadOnly), ("edit", Mode::Edit)])),
+            mode: t
+                .get("mode")
+                .and_then(|v| self.one_of(v, "mode", &[("read-only", Mode::ReadOnly), ("edit", Mode::Edit)])),
             models: BTreeMap::new(),
             retrieval: RawRetrieval::default(),
             numbers: BTreeMap::new(),
@@ -168,7 +228,12 @@ impl Walk {
             layer.pass = self.list(env, "pass", "env.pass");
             for p in layer.pass.clone() {
                 if !variable(p.value.strip_suffix('*').unwrap_or(&p.value)) || p.value == "*" {
-                    self.problem(p.place.span, "is no name of an environment variable", "a trailing * stands for any rest", None);
+                    self.problem(
+                        p.place.span,
+                        "is no name of an environment variable",
+                        "a trailing * stands for any rest",
+                        None,
+                    );
                 }
             }
             if let Some(set) = self.table(env, "set", "env.set") {
@@ -199,7 +264,12 @@ impl Walk {
         layer
     }
 
-    fn model(&mut self, name: &Spanned<toml::de::DeString<'_>>, v: &Value<'_>, models: &mut BTreeMap<String, RawModel>) {
+    fn model(
+        &mut self,
+        name: &Spanned<toml::de::DeString<'_>>,
+        v: &Value<'_>,
+        models: &mut BTreeMap<String, RawModel>,
+    ) {
         let DeValue::Table(m) = v.get_ref() else {
             return self.wrong(v, &format!("model.{}", name.get_ref()), "a table");
         };
@@ -208,11 +278,20 @@ impl Walk {
         let protocols = &["anthropic", "openai", "gemini"];
         let protocol = match m.get("protocol") {
             Some(v) => self.one_of(v, "protocol", &protocols.map(|p| (p, p.to_owned()))),
-            None if protocols.contains(&&**name.get_ref()) => Some(Set { value: name.get_ref().to_string(), place: self.place(name.span()) }),
+            None if protocols.contains(&&**name.get_ref()) => Some(Set {
+                value: name.get_ref().to_string(),
+                place: self.place(name.span()),
+            }),
             None => {
-                let help = nearest(name.get_ref(), protocols).map(|n| format!("did you mean `model.{n}`? Otherwise set `protocol`"));
+                let help = nearest(name.get_ref(), protocols)
+                    .map(|n| format!("did you mean `model.{n}`? Otherwise set `protocol`"));
                 let help = help.unwrap_or_else(|| "set `protocol` to anthropic, openai or gemini".into());
-                self.problem(name.span(), "this model gateway has no protocol", "no built-in name", Some(help));
+                self.problem(
+                    name.span(),
+                    "this model gateway has no protocol",
+                    "no built-in name",
+                    Some(help),
+                );
                 None
             }
         };
@@ -222,23 +301,60 @@ impl Walk {
             let list = self.list(m, "allow", "allow");
             for a in &list {
                 if let Err(reason) = method_and_path(a) {
-                    self.problem(a.place.span.clone(), format!("an entry of `allow` {reason}"), "", Some("write e.g. \"POST /v1/messages\"".into()));
+                    self.problem(
+                        a.place.span.clone(),
+                        format!("an entry of `allow` {reason}"),
+                        "",
+                        Some("write e.g. \"POST /v1/messages\"".into()),
+                    );
                 }
             }
             list
         });
         let models_list = m.contains_key("models").then(|| self.list(m, "models", "models"));
         let place = self.place(name.span());
-        models.insert(name.get_ref().to_string(), RawModel { place, protocol, upstream, key, allow, models: models_list });
+        models.insert(
+            name.get_ref().to_string(),
+            RawModel {
+                place,
+                protocol,
+                upstream,
+                key,
+                allow,
+                models: models_list,
+            },
+        );
     }
 
     fn retrieval(&mut self, r: &DeTable<'_>, numbers: &mut BTreeMap<&'static str, Set<u64>>) -> RawRetrieval {
-        self.known(r, &["private", "urls", "hosts", "ports", "distiller", "roots", "raw", "budget"], "retrieval");
+        self.known(
+            r,
+            &[
+                "private",
+                "urls",
+                "hosts",
+                "ports",
+                "distiller",
+                "roots",
+                "raw",
+                "budget",
+            ],
+            "retrieval",
+        );
         let mut raw = RawRetrieval {
-            urls: r.get("urls").and_then(|v| self.one_of(v, "urls", &[("known", Urls::Known), ("seen", Urls::Seen), ("any", Urls::Any)])),
+            urls: r.get("urls").and_then(|v| {
+                self.one_of(
+                    v,
+                    "urls",
+                    &[("known", Urls::Known), ("seen", Urls::Seen), ("any", Urls::Any)],
+                )
+            }),
             roots: self.paths(r, "roots", "retrieval.roots"),
             raw: r.get("raw").and_then(|v| match v.get_ref() {
-                DeValue::Boolean(b) => Some(Set { value: *b, place: self.place(v.span()) }),
+                DeValue::Boolean(b) => Some(Set {
+                    value: *b,
+                    place: self.place(v.span()),
+                }),
                 _ => {
                     self.wrong(v, "retrieval.raw", "true or false");
                     None
@@ -251,11 +367,14 @@ impl Walk {
             raw.private.extend(self.read(v, "private", HostPort::read));
         }
         for v in self.array(r, "hosts", "retrieval.hosts") {
-            raw.hosts.extend(self.read(v, "hosts", |t| host_name(t)));
+            raw.hosts.extend(self.read(v, "hosts", host_name));
         }
         for v in self.array(r, "ports", "retrieval.ports") {
             if let Some(n) = self.integer(v, "retrieval.ports", 1, 65535) {
-                raw.ports.push(Set { value: n.value as u16, place: n.place });
+                raw.ports.push(Set {
+                    value: n.value as u16,
+                    place: n.place,
+                });
             }
         }
         if let Some(b) = self.table(r, "budget", "retrieval.budget") {
@@ -267,14 +386,28 @@ impl Walk {
     fn distiller(&mut self, v: &Value<'_>) -> Option<Set<Distiller>> {
         let place = self.place(v.span());
         match v.get_ref() {
-            DeValue::String(s) if s == "extractive" => Some(Set { value: Distiller::Extractive, place }),
+            DeValue::String(s) if s == "extractive" => Some(Set {
+                value: Distiller::Extractive,
+                place,
+            }),
             DeValue::Table(t) => {
                 self.known(t, &["model", "name"], "retrieval.distiller");
                 let mut text = |k: &str| t.get(k).and_then(|v| self.string(v, k));
                 match (text("model"), text("name")) {
-                    (Some(model), Some(name)) => Some(Set { value: Distiller::Model { model: model.value, name: name.value }, place }),
+                    (Some(model), Some(name)) => Some(Set {
+                        value: Distiller::Model {
+                            model: model.value,
+                            name: name.value,
+                        },
+                        place,
+                    }),
                     _ => {
-                        self.problem(v.span(), "this distiller is incomplete", "needs `model` and `name`", None);
+                        self.problem(
+                            v.span(),
+                            "this distiller is incomplete",
+                            "needs `model` and `name`",
+                            None,
+                        );
                         None
                     }
                 }
@@ -287,13 +420,26 @@ impl Walk {
     }
 
     fn profile(&mut self, p: &DeTable<'_>, span: Range<usize>) -> Option<Profile> {
-        self.known(p, &["name", "commands", "args", "state", "models", "key", "seed", "file"], "profile");
+        self.known(
+            p,
+            &["name", "commands", "args", "state", "models", "key", "seed", "file"],
+            "profile",
+        );
         let Some(name) = p.get("name").and_then(|v| self.string(v, "profile.name")) else {
             self.problem(span, "this profile has no `name`", "", None);
             return None;
         };
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
-            self.problem(name.place.span.clone(), "a profile's name is made of a-z, 0-9 and -", "", None);
+        if name.is_empty()
+            || !name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        {
+            self.problem(
+                name.place.span.clone(),
+                "a profile's name is made of a-z, 0-9 and -",
+                "",
+                None,
+            );
         }
         let mut args = Vec::new();
         for group in self.array(p, "args", "profile.args") {
@@ -339,7 +485,12 @@ impl Walk {
                     self.inner_path(&path);
                     seeds.push(Seed { path, content });
                 }
-                _ => self.problem(v.span(), format!("an entry of `{what}` needs `path` and `content`"), "", None),
+                _ => self.problem(
+                    v.span(),
+                    format!("an entry of `{what}` needs `path` and `content`"),
+                    "",
+                    None,
+                ),
             }
         }
         seeds
@@ -356,7 +507,12 @@ impl Walk {
     /// A path relative to the private HOME.
     fn inner_path(&mut self, path: &Set<String>) {
         if path.is_empty() || path.starts_with('/') || path.split('/').any(|c| matches!(c, ".." | ".")) {
-            self.problem(path.place.span.clone(), "this path has to stay in the private HOME", "relative, without `..`", None);
+            self.problem(
+                path.place.span.clone(),
+                "this path has to stay in the private HOME",
+                "relative, without `..`",
+                None,
+            );
         }
     }
 
@@ -368,14 +524,30 @@ impl Walk {
             let word: &str = rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("");
             if !word.is_empty() && rest[word.len()..].starts_with('}') && !PLACEHOLDERS.contains(&word) {
                 let known = PLACEHOLDERS.join(", ");
-                self.problem(text.place.span.clone(), format!("unknown placeholder `{{{word}}}`"), "", Some(format!("known ones: {known}")));
+                self.problem(
+                    text.place.span.clone(),
+                    format!("unknown placeholder `{{{word}}}`"),
+                    "",
+                    Some(format!("known ones: {known}")),
+                );
             }
         }
         Some(text)
     }
 
-    fn numbers(&mut self, t: &DeTable<'_>, table: &'static str, more: &[&str], numbers: &mut BTreeMap<&'static str, Set<u64>>) {
-        let names: Vec<&str> = NUMBERS.iter().filter(|n| n.0 == table).map(|n| n.1).chain(more.iter().copied()).collect();
+    fn numbers(
+        &mut self,
+        t: &DeTable<'_>,
+        table: &'static str,
+        more: &[&str],
+        numbers: &mut BTreeMap<&'static str, Set<u64>>,
+    ) {
+        let names: Vec<&str> = NUMBERS
+            .iter()
+            .filter(|n| n.0 == table)
+            .map(|n| n.1)
+            .chain(more.iter().copied())
+            .collect();
         self.known(t, &names, table);
         for (_, name, low, high) in NUMBERS.iter().filter(|n| n.0 == table) {
             if let Some(n) = t.get(*name).and_then(|v| self.integer(v, name, *low, *high)) {
@@ -391,7 +563,11 @@ impl Walk {
             if known.contains(&&**name) {
                 continue;
             }
-            let message = if what.is_empty() { format!("unknown key `{name}`") } else { format!("unknown key `{name}` in `{what}`") };
+            let message = if what.is_empty() {
+                format!("unknown key `{name}`")
+            } else {
+                format!("unknown key `{name}` in `{what}`")
+            };
             let help = match nearest(name, known) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known keys: {}", known.join(", ")),
@@ -401,7 +577,12 @@ impl Walk {
     }
 
     fn wrong(&mut self, v: &Value<'_>, what: &str, wanted: &str) {
-        self.problem(v.span(), format!("`{what}` has a value of the wrong kind"), format!("this is {}, needed is {wanted}", kind(v)), None);
+        self.problem(
+            v.span(),
+            format!("`{what}` has a value of the wrong kind"),
+            format!("this is {}, needed is {wanted}", kind(v)),
+            None,
+        );
     }
 
     fn table<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> Option<&'t DeTable<'i>> {
@@ -434,7 +615,10 @@ impl Walk {
                 self.problem(v.span(), format!("`{what}` holds a NUL character"), "", None);
                 None
             }
-            DeValue::String(s) => Some(Set { value: s.to_string(), place: self.place(v.span()) }),
+            DeValue::String(s) => Some(Set {
+                value: s.to_string(),
+                place: self.place(v.span()),
+            }),
             _ => {
                 self.wrong(v, what, "text in quotes");
                 None
@@ -443,14 +627,22 @@ impl Walk {
     }
 
     fn list(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
-        self.array(t, key, what).iter().filter_map(|v| self.string(v, what)).collect()
+        self.array(t, key, what)
+            .iter()
+            .filter_map(|v| self.string(v, what))
+            .collect()
     }
 
     fn paths(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
         let list = self.list(t, key, what);
         for p in &list {
             if p.is_empty() || (p.starts_with('~') && !(p.value == "~" || p.starts_with("~/"))) {
-                self.problem(p.place.span.clone(), format!("`{what}` holds no usable path"), "absolute, ~/…, or relative to the workspace", None);
+                self.problem(
+                    p.place.span.clone(),
+                    format!("`{what}` holds no usable path"),
+                    "absolute, ~/…, or relative to the workspace",
+                    None,
+                );
             }
         }
         list
@@ -465,9 +657,17 @@ impl Walk {
             }
         };
         match number.filter(|n| (low..=high).contains(n)) {
-            Some(value) => Some(Set { value, place: self.place(v.span()) }),
+            Some(value) => Some(Set {
+                value,
+                place: self.place(v.span()),
+            }),
             None => {
-                self.problem(v.span(), format!("`{what}` is out of range"), format!("from {low} to {high}"), None);
+                self.problem(
+                    v.span(),
+                    format!("`{what}` is out of range"),
+                    format!("from {low} to {high}"),
+                    None,
+                );
                 None
             }
         }
@@ -476,18 +676,29 @@ impl Walk {
     fn one_of<T: Clone>(&mut self, v: &Value<'_>, what: &str, words: &[(&str, T)]) -> Option<Set<T>> {
         let text = self.string(v, what)?;
         if let Some((_, value)) = words.iter().find(|(w, _)| *w == text.value) {
-            return Some(Set { value: value.clone(), place: text.place });
+            return Some(Set {
+                value: value.clone(),
+                place: text.place,
+            });
         }
         let names: Vec<&str> = words.iter().map(|(w, _)| *w).collect();
         let help = nearest(&text.value, &names).map(|n| format!("did you mean \"{n}\"?"));
-        self.problem(v.span(), format!("`{what}` has an unknown value"), format!("one of {}", names.join(", ")), help);
+        self.problem(
+            v.span(),
+            format!("`{what}` has an unknown value"),
+            format!("one of {}", names.join(", ")),
+            help,
+        );
         None
     }
 
     fn read<T>(&mut self, v: &Value<'_>, what: &str, read: impl Fn(&str) -> Result<T, &'static str>) -> Option<Set<T>> {
         let text = self.string(v, what)?;
         match read(&text.value) {
-            Ok(value) => Some(Set { value, place: text.place }),
+            Ok(value) => Some(Set {
+                value,
+                place: text.place,
+            }),
             Err(reason) => {
                 self.problem(v.span(), format!("this value of `{what}` {reason}"), "", None);
                 None
@@ -500,7 +711,10 @@ impl Walk {
         let mut tables = Vec::new();
         for v in self.array(t, key, key) {
             match plain(v.get_ref()) {
-                Some(toml::Value::Table(table)) => tables.push(Set { value: table, place: self.place(v.span()) }),
+                Some(toml::Value::Table(table)) => tables.push(Set {
+                    value: table,
+                    place: self.place(v.span()),
+                }),
                 _ => self.wrong(v, key, "a table"),
             }
         }
@@ -529,12 +743,16 @@ fn plain(v: &DeValue<'_>) -> Option<toml::Value> {
         DeValue::Datetime(d) => toml::Value::Datetime(*d),
         DeValue::Array(a) => toml::Value::Array(a.iter().map(|v| plain(v.get_ref())).collect::<Option<_>>()?),
         DeValue::Table(t) => {
-            let entries = t.iter().map(|(k, v)| Some((k.get_ref().to_string(), plain(v.get_ref())?)));
+            let entries = t
+                .iter()
+                .map(|(k, v)| Some((k.get_ref().to_string(), plain(v.get_ref())?)));
             toml::Value::Table(entries.collect::<Option<_>>()?)
         }
     })
 }
 
 fn variable(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }

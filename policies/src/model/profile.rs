@@ -27,14 +27,23 @@ pub fn profile(name: &str) -> Option<&'static str> {
 #[must_use]
 pub fn builtin(name: &str) -> Option<Layer> {
     let text = profile(name)?;
-    Some(parse(text, Origin::new(Kind::Builtin, format!("built-in {name}"))).expect("built-in policies are checked by a test"))
+    Some(
+        parse(text, Origin::new(Kind::Builtin, format!("built-in {name}")))
+            .expect("built-in policies are checked by a test"),
+    )
 }
 
 /// The built-in profile for a command, by the last component of its name (`/usr/bin/claude` → `claude`).
 #[must_use]
 pub fn profile_for(command: &str) -> Option<&'static str> {
     let name = command.rsplit('/').next().unwrap_or(command);
-    BUILTIN.iter().map(|(n, _)| *n).find(|n| builtin(n).is_some_and(|l| l.profile.as_ref().is_some_and(|p| p.commands.iter().any(|c| c.value == name))))
+    BUILTIN.iter().map(|(n, _)| *n).find(|n| {
+        builtin(n).is_some_and(|l| {
+            l.profile
+                .as_ref()
+                .is_some_and(|p| p.commands.iter().any(|c| c.value == name))
+        })
+    })
 }
 
 /// What the agent of a session needs; from the strongest layer that has a `[profile]`.
@@ -96,14 +105,26 @@ pub struct Placeholders {
 }
 
 /// Names of the placeholders.
-pub(crate) const PLACEHOLDERS: &[&str] = &["gateway", "key", "key20", "mcp", "picktwo", "home", "workspace", "session"];
+pub(crate) const PLACEHOLDERS: &[&str] = &[
+    "gateway",
+    "key",
+    "key20",
+    "mcp",
+    "picktwo",
+    "home",
+    "workspace",
+    "session",
+];
 
 impl Placeholders {
     fn value(&self, name: &str) -> Option<String> {
         match name {
             "gateway" => self.gateway.clone(),
             "key" => self.key.clone(),
-            "key20" => self.key.as_ref().map(|k| k.chars().skip(k.chars().count().saturating_sub(20)).collect()),
+            "key20" => self
+                .key
+                .as_ref()
+                .map(|k| k.chars().skip(k.chars().count().saturating_sub(20)).collect()),
             "mcp" => self.mcp.clone(),
             "picktwo" => self.picktwo.clone(),
             "home" => self.home.clone(),
@@ -140,7 +161,9 @@ impl Placeholders {
         let mut out = String::new();
         let mut rest = text;
         while let Some(open) = rest.find('{') {
-            let known = PLACEHOLDERS.iter().find(|p| rest[open + 1..].strip_prefix(**p).is_some_and(|r| r.starts_with('}')));
+            let known = PLACEHOLDERS
+                .iter()
+                .find(|p| rest[open + 1..].strip_prefix(**p).is_some_and(|r| r.starts_with('}')));
             let Some(name) = known else {
                 out.push_str(&rest[..=open]);
                 rest = &rest[open + 1..];
@@ -168,6 +191,10 @@ impl Seed {
     /// The content with its placeholders filled; none if one has no value.
     #[must_use]
     pub fn fill(&self, values: &Placeholders) -> Option<String> {
-        if self.path.ends_with(".json") { values.expand_json(&self.content) } else { values.expand(&self.content) }
+        if self.path.ends_with(".json") {
+            values.expand_json(&self.content)
+        } else {
+            values.expand(&self.content)
+        }
     }
 }

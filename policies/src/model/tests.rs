@@ -10,7 +10,9 @@ fn policy(selected: Option<&str>, layers: &[(Kind, &str)]) -> Result<Policy, Dia
 }
 
 fn bad(text: &str) -> String {
-    parse(text, Origin::new(Kind::User, "policy.toml")).expect_err(text).to_string()
+    parse(text, Origin::new(Kind::User, "policy.toml"))
+        .expect_err(text)
+        .to_string()
 }
 
 #[test]
@@ -46,14 +48,34 @@ expect = "refused"
     let p = policy(None, &[(Kind::User, text)]).unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(p.profile.name.value, "claude");
     assert_eq!(p.mode.value, Mode::ReadOnly);
-    assert_eq!(p.retrieval.private[0].value, HostPort { host: "127.0.0.1".into(), port: 8080 });
-    assert!(p.retrieval.hosts.iter().any(|h| h.value == "docs.rs") && p.retrieval.hosts.iter().any(|h| h.value == "docs.example.org"));
+    assert_eq!(
+        p.retrieval.private[0].value,
+        HostPort {
+            host: "127.0.0.1".into(),
+            port: 8080
+        }
+    );
+    assert!(
+        p.retrieval.hosts.iter().any(|h| h.value == "docs.rs")
+            && p.retrieval.hosts.iter().any(|h| h.value == "docs.example.org")
+    );
     let read = p.files.read.last().expect("read");
-    assert_eq!((read.value.as_str(), read.place.to_string()), ("~/.cargo/registry", "policy.toml:5".into()));
+    assert_eq!(
+        (read.value.as_str(), read.place.to_string()),
+        ("~/.cargo/registry", "policy.toml:5".into())
+    );
     assert_eq!(p.env.set["CI"].value, "1");
-    assert_eq!(p.models["anthropic"].key.as_ref().map(|k| k.value.clone()), Some(KeySource::Env("ANTHROPIC_API_KEY".into())));
+    assert_eq!(
+        p.models["anthropic"].key.as_ref().map(|k| k.value.clone()),
+        Some(KeySource::Env("ANTHROPIC_API_KEY".into()))
+    );
     assert_eq!((p.commands.len(), p.tests.len()), (1, 1));
-    assert!(p.env.passes("LC_ALL") && p.env.passes("TERM") && !p.env.passes("AWS_SECRET_ACCESS_KEY") && !p.env.passes("PATHX"));
+    assert!(
+        p.env.passes("LC_ALL")
+            && p.env.passes("TERM")
+            && !p.env.passes("AWS_SECRET_ACCESS_KEY")
+            && !p.env.passes("PATHX")
+    );
 }
 
 #[test]
@@ -61,7 +83,12 @@ fn every_built_in_policy_is_valid_and_complete() {
     for (name, text) in BUILTIN {
         parse(text, Origin::new(Kind::Builtin, *name)).unwrap_or_else(|d| panic!("{d}"));
     }
-    for (selected, want) in [(None, "generic"), (Some("generic"), "generic"), (Some("claude"), "claude"), (Some("codex"), "codex")] {
+    for (selected, want) in [
+        (None, "generic"),
+        (Some("generic"), "generic"),
+        (Some("claude"), "claude"),
+        (Some("codex"), "codex"),
+    ] {
         let p = policy(selected, &[]).unwrap_or_else(|d| panic!("{d}"));
         assert_eq!(p.profile.name.value, want);
         for m in &p.profile.models {
@@ -75,7 +102,8 @@ fn every_built_in_policy_is_valid_and_complete() {
 
 #[test]
 fn the_selected_profile_is_stronger_than_an_extended_one() {
-    let p = policy(Some("codex"), &[(Kind::User, "version = 1\nextends = [\"claude\"]\n")]).unwrap_or_else(|d| panic!("{d}"));
+    let p = policy(Some("codex"), &[(Kind::User, "version = 1\nextends = [\"claude\"]\n")])
+        .unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(p.profile.name.value, "codex");
     let p = policy(None, &[(Kind::User, "version = 1\nextends = [\"claude\"]\n")]).unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(p.profile.name.value, "claude");
@@ -85,11 +113,20 @@ fn the_selected_profile_is_stronger_than_an_extended_one() {
 fn the_last_word_wins_and_says_where_it_was_said() {
     let p = policy(
         None,
-        &[(Kind::System, "version = 1\nmode = \"edit\"\n[limits]\nparallel = 2\n"), (Kind::User, "version = 1\nmode = \"read-only\"\n")],
+        &[
+            (Kind::System, "version = 1\nmode = \"edit\"\n[limits]\nparallel = 2\n"),
+            (Kind::User, "version = 1\nmode = \"read-only\"\n"),
+        ],
     )
     .unwrap_or_else(|d| panic!("{d}"));
-    assert_eq!((p.mode.value, p.mode.place.line(), p.mode.place.kind()), (Mode::ReadOnly, 2, Kind::User));
-    assert_eq!((p.limits.parallel.value, p.limits.parallel.place.kind()), (2, Kind::System));
+    assert_eq!(
+        (p.mode.value, p.mode.place.line(), p.mode.place.kind()),
+        (Mode::ReadOnly, 2, Kind::User)
+    );
+    assert_eq!(
+        (p.limits.parallel.value, p.limits.parallel.place.kind()),
+        (2, Kind::System)
+    );
     assert_eq!(p.limits.redirects.place.kind(), Kind::Builtin);
 }
 
@@ -97,8 +134,15 @@ fn the_last_word_wins_and_says_where_it_was_said() {
 fn a_project_may_only_tighten() {
     let tight = "version = 1\nmode = \"read-only\"\n[files]\nhide = [\".env\"]\nprotect = [\"ci/\"]\n[retrieval]\nurls = \"known\"\nraw = false\n\
                  [retrieval.budget]\nrequests = 5\n[limits]\nparallel = 1\n[[test]]\ncommand = \"x\"\n";
-    let p = policy(None, &[(Kind::User, "version = 1\nmode = \"edit\"\n"), (Kind::Project, tight)]).unwrap_or_else(|d| panic!("{d}"));
-    assert_eq!((p.mode.value, p.retrieval.budget.requests.value, p.limits.parallel.value), (Mode::ReadOnly, 5, 1));
+    let p = policy(
+        None,
+        &[(Kind::User, "version = 1\nmode = \"edit\"\n"), (Kind::Project, tight)],
+    )
+    .unwrap_or_else(|d| panic!("{d}"));
+    assert_eq!(
+        (p.mode.value, p.retrieval.budget.requests.value, p.limits.parallel.value),
+        (Mode::ReadOnly, 5, 1)
+    );
     for (text, line) in [
         ("mode = \"edit\"", 2),
         ("[files]\nread = [\"/home\"]", 3),
@@ -129,7 +173,13 @@ fn a_project_may_only_tighten() {
 #[test]
 fn problems_point_at_the_key() {
     let text = bad("version = 1\n[files]\nraed = [\"x\"]\n");
-    for part in ["unknown key `raed` in `files`", "policy.toml:3:1", "raed = [\"x\"]", "^^^^", "did you mean `read`?"] {
+    for part in [
+        "unknown key `raed` in `files`",
+        "policy.toml:3:1",
+        "raed = [\"x\"]",
+        "^^^^",
+        "did you mean `read`?",
+    ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }
@@ -155,19 +205,46 @@ fn bad_values_are_refused() {
         ("version = 1\n[files]\nread = \"x\"", "needed is an array"),
         ("version = 1\n[files]\nread = [\"~user/x\"]", "no usable path"),
         ("version = 1\n[files]\nprotect = [\"../x\"]", "component `.` or `..`"),
-        ("version = 1\n[env]\npass = [\"*\"]", "no name of an environment variable"),
-        ("version = 1\n[env.set]\n\"A B\" = \"1\"", "no name of an environment variable"),
-        ("version = 1\n[model.anthropic]\nupstream = \"http://api.example.com\"", "loopback only"),
-        ("version = 1\n[model.anthropic]\nupstream = \"https://u:p@api.example.com\"", "user or password"),
-        ("version = 1\n[model.anthropic]\nkey = \"sk-ant-secret\"", "names no source"),
-        ("version = 1\n[model.anthropic]\nallow = [\"DELETE /v1\"]", "GET or POST"),
-        ("version = 1\n[model.antropic]\nupstream = \"https://x.example\"", "did you mean `model.anthropic`"),
+        (
+            "version = 1\n[env]\npass = [\"*\"]",
+            "no name of an environment variable",
+        ),
+        (
+            "version = 1\n[env.set]\n\"A B\" = \"1\"",
+            "no name of an environment variable",
+        ),
+        (
+            "version = 1\n[model.anthropic]\nupstream = \"http://api.example.com\"",
+            "loopback only",
+        ),
+        (
+            "version = 1\n[model.anthropic]\nupstream = \"https://u:p@api.example.com\"",
+            "user or password",
+        ),
+        (
+            "version = 1\n[model.anthropic]\nkey = \"sk-ant-secret\"",
+            "names no source",
+        ),
+        (
+            "version = 1\n[model.anthropic]\nallow = [\"DELETE /v1\"]",
+            "GET or POST",
+        ),
+        (
+            "version = 1\n[model.antropic]\nupstream = \"https://x.example\"",
+            "did you mean `model.anthropic`",
+        ),
         ("version = 1\n[limits]\nredirects = 99", "from 0 to 20"),
         ("version = 1\n[limits]\nredirects = -1", "from 0 to 20"),
         ("version = 1\nversion = 1", "is not valid TOML"),
         ("version = 1\nx", "is not valid TOML"),
-        ("version = 1\n[profile]\nname = \"x\"\nargs = [[\"{nope}\"]]", "unknown placeholder"),
-        ("version = 1\n[profile]\nname = \"x\"\nstate = [\"../x\"]", "private HOME"),
+        (
+            "version = 1\n[profile]\nname = \"x\"\nargs = [[\"{nope}\"]]",
+            "unknown placeholder",
+        ),
+        (
+            "version = 1\n[profile]\nname = \"x\"\nstate = [\"../x\"]",
+            "private HOME",
+        ),
         ("version = 1\n[retrieval]\ndistiller = { model = \"a\" }", "incomplete"),
     ] {
         let found = bad(text);
@@ -175,15 +252,26 @@ fn bad_values_are_refused() {
     }
     let found = policy(None, &[(Kind::User, "version = 1\nextends = [\"cladue\"]\n")]).expect_err("unknown");
     assert!(found.to_string().contains("did you mean \"claude\"?"), "{found}");
-    let found = policy(None, &[(Kind::User, "version = 1\n[model.openai]\nkey = \"env:X\"\n")]).expect_err("no upstream");
+    let found =
+        policy(None, &[(Kind::User, "version = 1\n[model.openai]\nkey = \"env:X\"\n")]).expect_err("no upstream");
     assert!(found.to_string().contains("no `upstream`"), "{found}");
 }
 
 #[test]
 fn a_key_does_not_follow_to_another_upstream() {
-    let p = policy(Some("claude"), &[(Kind::User, "version = 1\n[model.anthropic]\nupstream = \"http://127.0.0.1:9\"\n")]).unwrap_or_else(|d| panic!("{d}"));
+    let p = policy(
+        Some("claude"),
+        &[(
+            Kind::User,
+            "version = 1\n[model.anthropic]\nupstream = \"http://127.0.0.1:9\"\n",
+        )],
+    )
+    .unwrap_or_else(|d| panic!("{d}"));
     let m = &p.models["anthropic"];
-    assert_eq!((m.upstream.host.as_str(), m.upstream.port, m.upstream.tls), ("127.0.0.1", 9, false));
+    assert_eq!(
+        (m.upstream.host.as_str(), m.upstream.port, m.upstream.tls),
+        ("127.0.0.1", 9, false)
+    );
     assert_eq!(m.key, None);
     assert!(!m.allow.is_empty());
 }
@@ -191,15 +279,32 @@ fn a_key_does_not_follow_to_another_upstream() {
 #[test]
 fn placeholders_fill_arguments_and_files() {
     let p = policy(Some("claude"), &[]).unwrap_or_else(|d| panic!("{d}"));
-    let mut values = Placeholders { workspace: Some("/w/\"x\"".into()), key: Some("k".repeat(30)), picktwo: Some("/p".into()), ..Placeholders::default() };
-    assert_eq!(p.profile.arguments(&values), ["--disallowedTools", "WebFetch,WebSearch"]);
+    let mut values = Placeholders {
+        workspace: Some("/w/\"x\"".into()),
+        key: Some("k".repeat(30)),
+        picktwo: Some("/p".into()),
+        ..Placeholders::default()
+    };
+    assert_eq!(
+        p.profile.arguments(&values),
+        ["--disallowedTools", "WebFetch,WebSearch"]
+    );
     values.mcp = Some("/run/picktwo/mcp.json".into());
     values.session = Some("s1".into());
-    assert_eq!(p.profile.arguments(&values)[..3], ["--mcp-config", "/run/picktwo/mcp.json", "--strict-mcp-config"]);
+    assert_eq!(
+        p.profile.arguments(&values)[..3],
+        ["--mcp-config", "/run/picktwo/mcp.json", "--strict-mcp-config"]
+    );
     let mcp = p.profile.files[0].fill(&values).expect("filled");
-    assert_eq!(mcp, r#"{"mcpServers":{"picktwo":{"command":"/p","args":["mcp"],"env":{"PICKTWO_SESSION":"s1"}}}}"#);
+    assert_eq!(
+        mcp,
+        r#"{"mcpServers":{"picktwo":{"command":"/p","args":["mcp"],"env":{"PICKTWO_SESSION":"s1"}}}}"#
+    );
     let seed = p.profile.seed[0].fill(&values).expect("filled");
-    assert!(seed.contains(r#""/w/\"x\"":{"hasTrust"#) && seed.contains(&format!("[\"{}\"]", "k".repeat(20))), "{seed}");
+    assert!(
+        seed.contains(r#""/w/\"x\"":{"hasTrust"#) && seed.contains(&format!("[\"{}\"]", "k".repeat(20))),
+        "{seed}"
+    );
     assert_eq!(values.expand("{gateway}/v1"), None);
     assert_eq!(values.expand("{other} {"), Some("{other} {".into()));
 }

@@ -37,15 +37,26 @@ pub struct HostPort {
 
 impl std::fmt::Display for HostPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host.contains(':') { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
     }
 }
 
 impl HostPort {
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let (host, port) = text.rsplit_once(':').ok_or("is no host:port")?;
-        let port = port.parse().ok().filter(|p| *p != 0).ok_or("has no port from 1 to 65535")?;
-        Ok(Self { host: host_name(host)?, port })
+        let port = port
+            .parse()
+            .ok()
+            .filter(|p| *p != 0)
+            .ok_or("has no port from 1 to 65535")?;
+        Ok(Self {
+            host: host_name(host)?,
+            port,
+        })
     }
 }
 
@@ -54,8 +65,16 @@ pub(crate) fn host_name(text: &str) -> Result<String, &'static str> {
     match Host::parse(text) {
         Ok(Host::Domain(name)) => {
             let name = name.strip_suffix('.').unwrap_or(&name).to_owned();
-            let label = |l: &str| !l.is_empty() && l.len() <= 63 && l.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-            if name.len() <= 253 && name.split('.').all(label) { Ok(name) } else { Err("is no host name") }
+            let label = |l: &str| {
+                !l.is_empty()
+                    && l.len() <= 63
+                    && l.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+            };
+            if name.len() <= 253 && name.split('.').all(label) {
+                Ok(name)
+            } else {
+                Err("is no host name")
+            }
         }
         Ok(Host::Ipv4(a)) => Ok(a.to_string()),
         Ok(Host::Ipv6(a)) => Ok(a.to_string()),
@@ -93,7 +112,10 @@ impl Upstream {
         }
         let host = host_name(url.host_str().ok_or("has no host")?.trim_matches(['[', ']'])).or_else(|e| {
             // An address in brackets was already read by the URL parser.
-            url.host_str().map(|h| h.trim_matches(['[', ']']).to_owned()).filter(|h| h.parse::<IpAddr>().is_ok()).ok_or(e)
+            url.host_str()
+                .map(|h| h.trim_matches(['[', ']']).to_owned())
+                .filter(|h| h.parse::<IpAddr>().is_ok())
+                .ok_or(e)
         })?;
         let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|a| a.is_loopback());
         let tls = match url.scheme() {
@@ -103,7 +125,12 @@ impl Upstream {
             _ => return Err("is neither https nor http"),
         };
         let port = url.port_or_known_default().ok_or("has no port")?;
-        Ok(Self { url: url.as_str().trim_end_matches('/').to_owned(), tls, host, port })
+        Ok(Self {
+            url: url.as_str().trim_end_matches('/').to_owned(),
+            tls,
+            host,
+            port,
+        })
     }
 }
 
@@ -123,7 +150,9 @@ pub enum KeySource {
 
 impl KeySource {
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
-        let (kind, rest) = text.split_once(':').ok_or("names no source: write env:NAME, file:PATH, command:COMMAND or keyring:NAME")?;
+        let (kind, rest) = text
+            .split_once(':')
+            .ok_or("names no source: write env:NAME, file:PATH, command:COMMAND or keyring:NAME")?;
         if rest.trim().is_empty() {
             return Err("names nothing after the colon");
         }
@@ -161,7 +190,11 @@ pub(crate) fn method_and_path(text: &str) -> Result<(), &'static str> {
         return Err("may only use GET or POST");
     }
     let plain = path.starts_with('/') && !path.contains("..") && !path.contains("//");
-    if !plain || !path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'_' | b'.' | b':' | b'*')) {
+    if !plain
+        || !path
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'_' | b'.' | b':' | b'*'))
+    {
         return Err("has no plain path");
     }
     Ok(())
