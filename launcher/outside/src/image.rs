@@ -6,8 +6,8 @@ use std::path::PathBuf;
 const LOADER: &[&str] = &["/etc/ld.so.cache"];
 
 /// The program, its dynamic loader and libraries, as they are mapped into this process, and what the loader reads. A
-/// statically linked program is just itself. Files that were replaced or removed since the start are left out: the running
-/// program is executed through a descriptor, so that only its libraries could be missing.
+/// statically linked program is just itself. Files that were replaced or removed since the start are left out; the program
+/// itself is started through a descriptor, so that it need not have a name any more.
 #[must_use]
 pub fn image_files() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();

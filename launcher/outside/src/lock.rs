@@ -5,29 +5,53 @@ use picktwo_confine::landlock::{self, Access, Rights};
 use picktwo_confine::selfcheck::SelfCheck;
 use picktwo_confine::{Errno, Error, Result, Role, filters, limits, seccomp};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// The device that a started role has in place of its standard streams.
 const NULL: &str = "/dev/null";
 
+/// Puts a supervisor and what it is about to start into one family: signals and abstract sockets stay within it, TCP is left
+/// to `ports`, files are left as they are.
+///
+/// A process can only signal what is inside of its own Landlock domain, and that holds for the signal that its death sends to
+/// its children, too: without this, children that were started before the lock would outlive a supervisor that is killed.
+///
+/// # Errors
+/// The step that failed.
+pub(crate) fn family(ports: &[u16]) -> Result<()> {
+    let access = Access::none().path(Rights::Write, Path::new("/"))?;
+    landlock::restrict(allow_ports(access, ports)).map(drop)
+}
+
+/// What a process may execute after its lock.
+pub(crate) struct Image<'a> {
+    /// The program, whatever became of its name.
+    pub(crate) program: BorrowedFd<'a>,
+    /// Its loader and libraries.
+    pub(crate) files: Vec<PathBuf>,
+}
+
 /// Locks this process, which has one thread, as `role`: no files but `image` (to read and execute, with [`NULL`] for the roles
 /// that are started from it), TCP connections to `ports` only, no capabilities, the role's system calls. Then tries what
-/// must not work any more.
+/// must not work any more. The signals of a supervisor stay in its [`family`].
 ///
 /// # Errors
 /// The step that failed; the process is to end then.
-pub(crate) fn network(role: Role, image: &[PathBuf], ports: &[u16]) -> Result<()> {
+pub(crate) fn network(role: Role, image: Option<Image<'_>>, ports: &[u16]) -> Result<()> {
     let check = SelfCheck::prepare()?;
-    let mut access = Access::none();
-    for path in image {
-        access = access.path(Rights::Execute, path)?;
-    }
-    if !image.is_empty() {
+    let mut access = allow_ports(Access::none(), ports);
+    if let Some(Image { program, files }) = image {
+        let number = program.as_raw_fd();
+        let program = program.try_clone_to_owned().map_err(|_| Error::Duplicate { fd: number, errno: Errno::last() })?;
+        access = access.fd(Rights::Execute, program, Path::new("its own program"));
+        for path in &files {
+            access = access.path(Rights::Execute, path)?;
+        }
         access = access.path(Rights::Device, Path::new(NULL))?;
     }
-    for port in ports {
-        access = access.connect_port(*port);
+    if matches!(role, Role::OutsideModel | Role::OutsideWeb) {
+        access = access.allow_signals();
     }
     limits::no_new_privs()?;
     let bounding_empty = limits::drop_all_capabilities()?;
@@ -38,6 +62,10 @@ pub(crate) fn network(role: Role, image: &[PathBuf], ports: &[u16]) -> Result<()
     check.locked(bounding_empty, &[])?;
     no_files()?;
     no_other_port(ports)
+}
+
+fn allow_ports(access: Access, ports: &[u16]) -> Access {
+    ports.iter().fold(access, |access, port| access.connect_port(*port))
 }
 
 fn expect(check: &str, outcome: std::result::Result<(), Errno>, expected: &[Errno]) -> Result<()> {

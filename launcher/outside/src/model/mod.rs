@@ -5,7 +5,7 @@ mod attempt;
 mod upstream;
 
 use crate::lock;
-use crate::resolver::{Client, ClientError, until};
+use crate::resolver::{Client, ClientError, DNS_PORT, until};
 use attempt::Attempt;
 use nix::poll::{PollFd, PollFlags, poll};
 use picktwo_confine::channel::Channel;
@@ -120,15 +120,16 @@ fn start(launcher: &Channel) -> Result<Model<'_>, End> {
     let gateway_end: OwnedFd = fds.pop().ok_or(End::NoGatewayChannel)?;
     let upstreams = start.upstreams.iter().map(Upstream::new).collect::<Result<Vec<_>, _>>()?;
     let exe = process::own_executable()?;
+    let mut ports: Vec<u16> = upstreams.iter().map(Upstream::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    lock::family(&[ports.as_slice(), &[DNS_PORT]].concat())?;
     let named = upstreams.iter().any(|u| u.name().is_some());
     let resolver = named.then(|| Client::start(exe.as_fd(), &start.nameservers)).transpose()?;
     let (child, gateway) = process::spawn_role(Role::Gateway, exe.as_fd())?;
     gateway.send(&encode(&GatewayChannel {})?, &[gateway_end.as_fd()])?;
     drop((gateway_end, exe));
-    let mut ports: Vec<u16> = upstreams.iter().map(Upstream::port).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    lock::network(Role::OutsideModel, &[], &ports)?;
+    lock::network(Role::OutsideModel, None, &ports)?;
     launcher.send(&encode(&FromModel::Ready)?, &[])?;
     Ok(Model { launcher, gateway, child, resolver, upstreams, pending: VecDeque::new() })
 }

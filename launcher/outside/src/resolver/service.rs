@@ -76,7 +76,7 @@ fn run(channel: &Channel) -> Result<(), End> {
         return Err(End::Closed);
     }
     let start: Start = decode(&bytes)?;
-    let started = match lock::network(Role::Resolver, &[], &[DNS_PORT]) {
+    let started = match lock::network(Role::Resolver, None, &[DNS_PORT]) {
         Ok(()) => Started::Ready,
         Err(e) => Started::Failed { reason: e.to_string() },
     };

@@ -6,8 +6,9 @@ mod retrieval;
 use crate::connections::rules::Rules;
 use crate::image::image_files;
 use crate::local::{Neighbourhood, OpenError};
-use crate::resolver::{Client, ClientError, until};
-use crate::{connections, lock};
+use crate::lock::{self, Image};
+use crate::resolver::{Client, ClientError, DNS_PORT, until};
+use crate::connections;
 use nix::poll::{PollFd, PollFlags, poll};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::{Errno, Role, limits, process};
@@ -106,8 +107,11 @@ fn start(channel: &Channel) -> Result<Web<'_>, End> {
     let exe = process::own_executable()?;
     limits::nofile_raise()?;
     let mut near = Neighbourhood::open()?;
+    let ports = rules.all_ports();
+    lock::family(&[ports.as_slice(), &[DNS_PORT]].concat())?;
     let resolver = Client::start(exe.as_fd(), &start.nameservers)?;
-    lock::network(Role::OutsideWeb, &image_files(), &rules.all_ports())?;
+    let image = Image { program: exe.as_fd(), files: image_files() };
+    lock::network(Role::OutsideWeb, Some(image), &ports)?;
     near.contains(IpAddr::V4(Ipv4Addr::BROADCAST)).map_err(End::TablesLocked)?;
     channel.send(&encode(&FromWeb::Ready)?, &[])?;
     Ok(Web {

@@ -66,7 +66,8 @@ fn report(outcome: Result<i64, nix::errno::Errno>) -> Report {
 /// The end of this process's stack, below which everything is readable and above which nothing is.
 fn stack_end() -> u64 {
     let local = 0_u8;
-    let mut page = (&raw const local as u64 / 4096) * 4096;
+    // The next page: below are the frames of the calls made here, with the very word that is compared.
+    let mut page = (&raw const local as u64 / 4096 + 1) * 4096;
     // Reads a word and compares it: without a fault, it is another one (EAGAIN).
     const UNLIKELY: i64 = 0x5ca1_ab1e;
     let read = |page: u64| attempt::numbers(libc::SYS_futex, &[page as i64, libc::FUTEX_WAIT.into(), UNLIKELY, 0]);
@@ -142,7 +143,10 @@ fn race(socket: i64, good: [u64; 2], bad: [u64; 2], rounds: usize) -> Report {
     };
     let pointer = address[0].as_ptr() as i64;
     let mut seen = BTreeMap::new();
-    for _ in 0..rounds {
+    for round in 0..rounds {
+        // However the swapping thread is scheduled, both addresses have their turn.
+        let first = if round % 2 == 0 { good } else { bad };
+        address[0].store(first[0], Ordering::Relaxed);
         let errno = attempt::numbers(libc::SYS_connect, &[socket, pointer, 16]).map_or_else(|e| e as i32, |_| 0);
         *seen.entry(errno).or_insert(0) += 1;
     }

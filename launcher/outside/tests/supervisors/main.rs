@@ -30,5 +30,5 @@ fn main() -> ExitCode {
             _ => ExitCode::from(125),
         };
     }
-    harness::run(&[web::TESTS, model::TESTS].concat())
+    harness::run(&[web::grants::TESTS, web::attacks::TESTS, model::TESTS].concat())
 }
