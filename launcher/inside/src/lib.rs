@@ -7,3 +7,6 @@ pub mod init;
 
 pub mod files;
 pub mod mode;
+pub mod sockets;
+pub mod supervise;
+pub mod writers;

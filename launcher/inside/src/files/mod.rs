@@ -14,6 +14,7 @@ mod names;
 mod open;
 mod rename;
 mod resolve;
+mod socket_files;
 mod vet;
 mod waiting;
 mod written;
@@ -22,6 +23,7 @@ pub use events::{Event, Sink};
 pub use written::StillWritten;
 pub(crate) use caller::{Base, Call, Target, own_state, unreadable};
 pub(crate) use resolve::{BENEATH, Place, Where, cstring};
+pub(crate) use socket_files::Bound;
 pub(crate) use waiting::Waiting;
 
 use crate::mode::{Mode, SharedMode};

@@ -5,7 +5,6 @@ use super::{Answer, Call, Fail, Grants, Outcome, Place, Step, Target, Where, cst
 use nix::libc;
 use picktwo_confine::Errno;
 use picktwo_confine::sys;
-use picktwo_policies::protect::Kind;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
@@ -77,7 +76,7 @@ impl Grants {
                 None => None,
                 Some(rule) => {
                     let (_, identity) = bare.object(self)?;
-                    if !self.guard.was_created(&identity) && rule.kind != Kind::Directory {
+                    if !self.guard.was_created(&identity) {
                         return Err(self.refused(call, place, PROTECTED, &rule.name));
                     }
                     Some(identity)

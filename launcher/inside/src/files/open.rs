@@ -176,7 +176,8 @@ impl Grants {
     }
 
     fn open_flags(&self, place: &Place, flags: i32, mode: u32) -> Result<OwnedFd, Fail> {
-        place.open(self, flags | libc::O_NOFOLLOW, mode)
+        // Without O_NOFOLLOW of our own, which would show in the caller's status flags: no link is followed anyway.
+        place.open(self, flags, mode)
     }
 
     fn is_link(&self, place: &Place) -> bool {
@@ -269,7 +270,7 @@ impl Grants {
                 let _ = listener.reply_errno(request.id, Errno::EROFS);
                 return true;
             }
-            match place.open(&grants, (how.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC)) | libc::O_NONBLOCK | libc::O_NOFOLLOW, 0) {
+            match place.open(&grants, (how.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC)) | libc::O_NONBLOCK, 0) {
                 Ok(fd) => {
                     let fifo = sys::fstat(fd.as_fd()).is_ok_and(|now| now.kind() == libc::S_IFIFO && now.same(&identity));
                     let ready = fifo && sys::set_status_flags(fd.as_fd(), how.flags & STATUS).is_ok();

@@ -57,7 +57,7 @@ pub(crate) enum Where {
     Standard(usize),
 }
 
-enum Walked {
+pub(crate) enum Walked {
     /// The last component, which need not exist, in a directory of the caller's view.
     Named { dir: OwnedFd, name: Vec<u8>, slash: bool },
     /// A directory that was named by `.`, `..` or `/`.
@@ -275,6 +275,9 @@ impl Grants {
                     });
                 };
                 let seen = sys::fstat(dir.as_fd())?;
+                if seen.kind() != libc::S_IFDIR {
+                    return Err(Fail::Errno(Errno::ENOTDIR));
+                }
                 if seen.nlink == 0 {
                     return Err(Fail::Errno(Errno::ENOENT));
                 }
@@ -315,7 +318,7 @@ impl Grants {
         }
     }
 
-    fn walk(&self, call: &Call<'_>, target: &Target, follow: bool) -> Result<Walked, Errno> {
+    pub(crate) fn walk(&self, call: &Call<'_>, target: &Target, follow: bool) -> Result<Walked, Errno> {
         let session_root = || self.session_root.try_clone().map_err(|_| Errno::EMFILE);
         let mut dir = match &target.base {
             Base::Root => session_root()?,

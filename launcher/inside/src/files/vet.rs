@@ -54,6 +54,10 @@ impl Grants {
         if present.is_some_and(|identity| identity.kind() != libc::S_IFREG || identity.nlink > 1) {
             return Err(refuse("is no ordinary file of one name"));
         }
+        let names = place.names();
+        if rule.kind == Kind::Commondir && gitconfig::vet_commondir(b"../..", &names[..names.len() - 1]).is_err() {
+            return Err(refuse("has no place here"));
+        }
         if self.staged.count.load(Ordering::Acquire) >= MAX_STAGED {
             return Err(Errno::EAGAIN.into());
         }
@@ -94,6 +98,8 @@ impl Grants {
         if self.staged.count.load(Ordering::Acquire) == 0 {
             return;
         }
+        // Our own copy of a descriptor that was just handed over counts as a writer, too.
+        self.wait_for_closing();
         let mut list = self.staged.list.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = Vec::new();
         for stage in std::mem::take(&mut *list) {

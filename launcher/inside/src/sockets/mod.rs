@@ -1,0 +1,427 @@
+//! Sockets of a session: made, connected and bound on its behalf.
+//!
+//! `socket` is a granted call so that `connect` and `bind` can be: the supervisor keeps a duplicate of what it made, by inode,
+//! and acts on that. The caller's address is copied once; its descriptor number only selects one of the session's own
+//! sockets. Nothing of the caller's is ever replaced, and a `connect` is never continued.
+//!
+//! A duplicate is dropped as soon as it could be noticed: when a stream is connected (the peer must see its end), and when
+//! something may be reached through it that the session has closed (a listening socket, a bound port).
+
+mod address;
+mod table;
+
+use crate::files::{Call, Grants, unreadable};
+use crate::socket_request::{ADDRESS_MAX, SocketReply, SocketRequest};
+use crate::writers;
+use address::Address;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use picktwo_confine::channel::Channel;
+use picktwo_confine::notify::{Listener, Request};
+use picktwo_confine::sys::{self, Identity};
+use picktwo_confine::{Errno, memory};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use table::{Entry, Table};
+
+/// What sockets need to know.
+pub struct Config {
+    /// The channel to the session's init ([`crate::socket_request`]).
+    pub init: Channel,
+    /// The init's number in the launcher's pid namespace: whose processes to look at when duplicates are swept.
+    pub session: i32,
+    /// Directories of the view that are the session's own: every socket beneath them was made by the session.
+    pub private: Vec<PathBuf>,
+    /// Single sockets that may be connected to, made by the launcher (the tools' one).
+    pub allowed: Vec<PathBuf>,
+}
+
+/// The sockets of one session.
+pub struct Sockets {
+    init: Mutex<Channel>,
+    session: i32,
+    private: Vec<Vec<u8>>,
+    allowed: Vec<Vec<u8>>,
+    table: Mutex<Table>,
+    /// Socket files that the session made beneath granted roots.
+    made: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// How long a serving thread itself waits for a connection: on loopback it is there at once.
+const SHORT: u16 = 2;
+const PAUSE: Duration = Duration::from_millis(2);
+/// How often a waiting call looks whether its caller has a signal to handle.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(50);
+
+type Outcome = Result<Option<i64>, Errno>;
+
+impl Sockets {
+    /// Prepares the sockets of a session.
+    pub fn new(config: Config) -> Arc<Sockets> {
+        let bytes = |paths: Vec<PathBuf>| paths.into_iter().map(|p| p.as_os_str().as_bytes().to_vec()).collect();
+        Arc::new(Sockets {
+            init: Mutex::new(config.init),
+            session: config.session,
+            private: bytes(config.private),
+            allowed: bytes(config.allowed),
+            table: Mutex::new(Table::default()),
+            made: Mutex::default(),
+        })
+    }
+
+    /// Serves `socket`, `connect` and `bind`. Any thread may call this.
+    pub fn handle(&self, grants: &Arc<Grants>, listener: &Arc<Listener>, request: &Request) {
+        let call = Call { grants, listener, request };
+        let outcome = match request.nr {
+            libc::SYS_socket => self.socket(&call),
+            libc::SYS_connect => self.connect(&call),
+            libc::SYS_bind => self.bind(&call),
+            _ => Err(Errno::ENOSYS),
+        };
+        // A listener that is gone has no caller left either.
+        let _ = match outcome {
+            Ok(Some(value)) => listener.reply_value(request.id, value),
+            Ok(None) => Ok(()),
+            Err(errno) => listener.reply_errno(request.id, errno),
+        };
+    }
+
+    fn ask(&self, request: &SocketRequest, fd: Option<BorrowedFd<'_>>) -> Result<Option<OwnedFd>, Errno> {
+        let text = serde_json::to_vec(request).map_err(|_| Errno::EACCES)?;
+        let fds: Vec<_> = fd.into_iter().collect();
+        let channel = self.init.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.send(&text, &fds).map_err(|_| Errno::EACCES)?;
+        let mut message = Vec::new();
+        let received = channel.recv(&mut message).map_err(|_| Errno::EACCES)?.ok_or(Errno::EACCES)?;
+        drop(channel);
+        let reply: SocketReply = serde_json::from_slice(&message).map_err(|_| Errno::EACCES)?;
+        match reply.errno {
+            0 => Ok(received.into_iter().next()),
+            errno => Err(Errno::from_raw(errno)),
+        }
+    }
+
+    fn socket(&self, call: &Call<'_>) -> Outcome {
+        let (domain, kind, protocol) = (call.int(0), call.int(1), call.int(2));
+        let base = kind & 0xf;
+        let flags = kind & !0xf;
+        match (domain, base) {
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_DGRAM) | (libc::AF_UNIX, libc::SOCK_STREAM) => {}
+            (libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX, _) => return Err(Errno::EPERM),
+            _ => return Err(Errno::EAFNOSUPPORT),
+        }
+        if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let fits = match (domain, base) {
+            (libc::AF_UNIX, _) => matches!(protocol, 0 | 1),
+            (_, libc::SOCK_STREAM) => matches!(protocol, 0 | libc::IPPROTO_TCP),
+            _ => matches!(protocol, 0 | libc::IPPROTO_UDP),
+        };
+        if !fits {
+            return Err(Errno::EPROTONOSUPPORT);
+        }
+        self.make_room()?;
+        let wanted = base | flags & libc::SOCK_NONBLOCK;
+        let protocol = if domain == libc::AF_UNIX { 0 } else { protocol };
+        let (fd, in_session) = match self.ask(&SocketRequest::Socket { domain, kind: wanted, protocol }, None) {
+            Ok(Some(fd)) => (fd, true),
+            Ok(None) => return Err(Errno::EACCES),
+            // A UNIX socket of the launcher's own namespace will do, but then it is never bound by the kernel on its own.
+            Err(Errno::EACCES) if domain == libc::AF_UNIX => (sys::socket(domain, wanted, protocol)?, false),
+            Err(errno) => return Err(errno),
+        };
+        let ino = sys::fstat(fd.as_fd())?.ino;
+        let copy = fd.try_clone().map_err(|_| Errno::EMFILE)?;
+        let entry = Entry { fd: Arc::new(copy), unix: domain == libc::AF_UNIX, stream: base == libc::SOCK_STREAM, bound: false, in_session };
+        self.table().insert(ino, entry);
+        match call.listener.inject_and_reply(call.request.id, fd.as_fd(), flags & libc::SOCK_CLOEXEC != 0) {
+            Ok(_) => Ok(None),
+            Err(errno) => {
+                self.table().remove(ino);
+                Err(errno)
+            }
+        }
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops duplicates of sockets that the session has closed, when there are many.
+    fn make_room(&self) -> Result<(), Errno> {
+        if self.table().half_full() {
+            self.sweep();
+        }
+        if self.table().full() { Err(Errno::ENFILE) } else { Ok(()) }
+    }
+
+    fn sweep(&self) {
+        let before = self.table().inodes();
+        let open = writers::open_sockets(&writers::session_processes(self.session));
+        self.table().keep(&before, &open);
+    }
+
+    /// The caller's socket: its inode, and our duplicate if it is still kept.
+    fn find(&self, call: &Call<'_>) -> Result<(u64, Option<Entry>), Errno> {
+        let object = call.object(call.int(0))?;
+        if call.is_path_descriptor(call.int(0))? {
+            return Err(Errno::EBADF);
+        }
+        let identity = sys::fstat(object.as_fd())?;
+        if identity.kind() != libc::S_IFSOCK {
+            return Err(Errno::ENOTSOCK);
+        }
+        Ok((identity.ino, self.table().get(identity.ino)))
+    }
+
+    fn address(&self, call: &Call<'_>) -> Result<Vec<u8>, Errno> {
+        let length = usize::try_from(call.int(2)).map_err(|_| Errno::EINVAL)?;
+        if length > ADDRESS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = vec![0; length];
+        memory::read_exact(call.pid(), call.word(1), &mut bytes).map_err(unreadable)?;
+        Ok(bytes)
+    }
+
+    fn connect(&self, call: &Call<'_>) -> Outcome {
+        let (ino, entry) = self.find(call)?;
+        let bytes = self.address(call)?;
+        let address = Address::parse(&bytes)?;
+        let Some(entry) = entry else {
+            call.alive()?;
+            return Err(table::state_of_unknown(call, ino));
+        };
+        // What listens cannot be connected any more, and a listener that the session has closed must not answer.
+        self.table().drop_listening();
+        match (address, entry.unix) {
+            (Address::Unix(path), true) => self.connect_unix(call, ino, &entry, path),
+            (Address::Abstract, true) => Err(Errno::EACCES),
+            (Address::Unnamed, true) => Err(Errno::EINVAL),
+            (Address::Internet | Address::Unspecified, false) => {
+                call.alive()?;
+                self.connect_internet(call, ino, &entry, bytes)
+            }
+            (Address::Unspecified, true) => Err(Errno::EINVAL),
+            // The family of an address that does not fit its socket.
+            (_, true) => Err(Errno::EINVAL),
+            (_, false) => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+
+    fn connect_internet(&self, call: &Call<'_>, ino: u64, entry: &Entry, bytes: Vec<u8>) -> Outcome {
+        let blocking = make_nonblocking(entry)?;
+        let result = self.ask(&SocketRequest::Connect { address: bytes }, Some(entry.fd.as_fd()));
+        match result {
+            Ok(_) => {
+                restore(entry, blocking);
+                if entry.stream {
+                    self.table().remove(ino);
+                }
+                Ok(Some(0))
+            }
+            Err(Errno::EINPROGRESS) if blocking.is_some() => {
+                self.wait_for_connection(call, ino, entry.clone(), blocking);
+                Ok(None)
+            }
+            Err(Errno::EINPROGRESS) => {
+                self.table().remove(ino);
+                Err(Errno::EINPROGRESS)
+            }
+            Err(errno) => {
+                restore(entry, blocking);
+                Err(errno)
+            }
+        }
+    }
+
+    /// A blocking connect whose answer is not there yet.
+    fn wait_for_connection(&self, call: &Call<'_>, ino: u64, entry: Entry, blocking: Option<i32>) {
+        let finish = |entry: &Entry, table: &Mutex<Table>| -> Result<(), Errno> {
+            restore(entry, blocking);
+            match sys::socket_option(entry.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)? {
+                0 => {
+                    table.lock().unwrap_or_else(PoisonError::into_inner).remove(ino);
+                    Ok(())
+                }
+                errno => Err(Errno::from_raw(errno)),
+            }
+        };
+        if writable(&entry, SHORT) {
+            let answer = finish(&entry, &self.table);
+            let _ = match answer {
+                Ok(()) => call.listener.reply_value(call.request.id, 0),
+                Err(errno) => call.listener.reply_errno(call.request.id, errno),
+            };
+            return;
+        }
+        // The table's entry goes at once: a second connect is answered by the kernel's own state.
+        self.table().remove(ino);
+        let (grants, listener, request) = (call.grants.clone(), call.listener.clone(), *call.request);
+        let mut looked = Instant::now();
+        call.grants.waiting().until(PAUSE, move || {
+            if !listener.valid(request.id) {
+                restore(&entry, blocking);
+                return true;
+            }
+            if writable(&entry, 0) {
+                restore(&entry, blocking);
+                let error = sys::socket_option(entry.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EACCES);
+                let _ = match error {
+                    0 => listener.reply_value(request.id, 0),
+                    errno => listener.reply_errno(request.id, Errno::from_raw(errno)),
+                };
+                return true;
+            }
+            if looked.elapsed() > SIGNAL_PAUSE {
+                looked = Instant::now();
+                if table::has_signal(&Call { grants: &grants, listener: &listener, request: &request }) {
+                    restore(&entry, blocking);
+                    let _ = listener.reply_errno(request.id, Errno::EINTR);
+                    return true;
+                }
+            }
+            false
+        });
+    }
+
+    fn connect_unix(&self, call: &Call<'_>, ino: u64, entry: &Entry, path: &[u8]) -> Outcome {
+        let target = call.target_at_cwd(path)?;
+        let (object, identity, shown) = call.grants.view_object(call, &target)?;
+        call.alive()?;
+        if identity.kind() != libc::S_IFSOCK {
+            return Err(Errno::ECONNREFUSED);
+        }
+        if !self.may_connect(call.grants, &identity, &shown) {
+            call.grants.tell_socket(call, &shown, Errno::EACCES);
+            return Err(Errno::EACCES);
+        }
+        let name = address::unix(sys::fd_path(object.as_fd()).as_bytes());
+        let blocking = make_nonblocking(entry)?;
+        match sys::connect(entry.fd.as_fd(), &name) {
+            Ok(()) => {
+                restore(entry, blocking);
+                self.table().remove(ino);
+                Ok(Some(0))
+            }
+            // A full backlog: the caller waits, if it wants to.
+            Err(Errno::EAGAIN) if blocking.is_some() => {
+                let (listener, request, entry) = (call.listener.clone(), *call.request, entry.clone());
+                self.table().remove(ino);
+                call.grants.waiting().until(PAUSE, move || {
+                    let _keep = &object;
+                    if !listener.valid(request.id) {
+                        restore(&entry, blocking);
+                        return true;
+                    }
+                    let answer = match sys::connect(entry.fd.as_fd(), &name) {
+                        Err(Errno::EAGAIN) => return false,
+                        other => other,
+                    };
+                    restore(&entry, blocking);
+                    let _ = match answer {
+                        Ok(()) => listener.reply_value(request.id, 0),
+                        Err(errno) => listener.reply_errno(request.id, errno),
+                    };
+                    true
+                });
+                Ok(None)
+            }
+            Err(errno) => {
+                restore(entry, blocking);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Whether a socket file is one that the session made, or one of the launcher's for it.
+    fn may_connect(&self, grants: &Grants, identity: &Identity, shown: &[u8]) -> bool {
+        if self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&(identity.dev, identity.ino)) {
+            return true;
+        }
+        if self.allowed.iter().any(|path| path == shown) {
+            return true;
+        }
+        !grants.lies_in_root_bytes(shown) && self.private.iter().any(|dir| beneath(shown, dir))
+    }
+
+    fn bind(&self, call: &Call<'_>) -> Outcome {
+        let (_, entry) = self.find(call)?;
+        let bytes = self.address(call)?;
+        let address = Address::parse(&bytes)?;
+        call.alive()?;
+        let ino = self.find(call)?.0;
+        let Some(entry) = entry else { return Err(Errno::EINVAL) };
+        let answer = match (address, entry.unix) {
+            (Address::Unix(path), true) => self.bind_unix(call, &entry, path, &bytes),
+            // Abstract names, and the kernel's own choice of one.
+            (Address::Abstract | Address::Unnamed, true) => Err(Errno::EACCES),
+            (Address::Internet | Address::Unspecified, false) => match self.bind_internet(&entry, &bytes) {
+                // Perhaps a duplicate of a socket that the session has closed holds the port.
+                Err(Errno::EADDRINUSE) => {
+                    self.sweep();
+                    self.bind_internet(&entry, &bytes)
+                }
+                other => other,
+            },
+            (_, true) => Err(Errno::EINVAL),
+            (_, false) => Err(Errno::EAFNOSUPPORT),
+        };
+        if answer.is_ok() {
+            self.table().mark_bound(ino);
+        }
+        answer
+    }
+
+    fn bind_internet(&self, entry: &Entry, bytes: &[u8]) -> Outcome {
+        self.ask(&SocketRequest::Bind { address: bytes.to_vec() }, Some(entry.fd.as_fd())).map(|_| Some(0))
+    }
+
+    fn bind_unix(&self, call: &Call<'_>, entry: &Entry, path: &[u8], bytes: &[u8]) -> Outcome {
+        let target = call.target_at_cwd(path)?;
+        match call.grants.bind_socket(call, &target, entry.fd.as_fd(), bytes)? {
+            crate::files::Bound::Made(identity) => {
+                self.made.lock().unwrap_or_else(PoisonError::into_inner).insert((identity.dev, identity.ino));
+                Ok(Some(0))
+            }
+            // The view's own rules: private or read-only mounts. The socket is of the session's network namespace, so that even
+            // an address that changes meanwhile names nothing of the host's.
+            crate::files::Bound::Elsewhere if entry.in_session => {
+                let _ = call.listener.proceed(call.request.id);
+                Ok(None)
+            }
+            crate::files::Bound::Elsewhere => call.grants.bind_in_view(call, &target, entry.fd.as_fd(), |shown| self.private.iter().any(|dir| beneath(shown, dir))).map(|()| Some(0)),
+        }
+    }
+}
+
+fn beneath(path: &[u8], dir: &[u8]) -> bool {
+    path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/') || dir == b"/")
+}
+
+/// The duplicate shares its flags with the caller's descriptor. The flags to restore, if it was blocking.
+fn make_nonblocking(entry: &Entry) -> Result<Option<i32>, Errno> {
+    let flags = sys::status_flags(entry.fd.as_fd())?;
+    if flags & libc::O_NONBLOCK != 0 {
+        return Ok(None);
+    }
+    sys::set_status_flags(entry.fd.as_fd(), flags | libc::O_NONBLOCK)?;
+    Ok(Some(flags))
+}
+
+fn restore(entry: &Entry, blocking: Option<i32>) {
+    if let Some(flags) = blocking {
+        let _ = sys::set_status_flags(entry.fd.as_fd(), flags);
+    }
+}
+
+fn writable(entry: &Entry, milliseconds: u16) -> bool {
+    let mut wait = [PollFd::new(entry.fd.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut wait, PollTimeout::from(milliseconds)).is_ok_and(|n| n > 0)
+}
+

@@ -1,0 +1,142 @@
+//! Who can still write to granted roots after the session went back to read-only.
+//!
+//! Three looks: descriptors in /proc, shared writable mappings in /proc (they outlive their descriptors), and a lease probe on
+//! every file that was granted for writing ([`Grants::still_written`]), which also finds a descriptor that is parked in a
+//! socket's queue, though not who parked it.
+
+use crate::files::Grants;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How a file is held for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By an open descriptor of this number.
+    Descriptor(i32),
+    /// By a shared writable mapping.
+    Mapping,
+    /// By nothing that /proc shows: a descriptor in a socket's queue, or a process outside of the session.
+    Unseen,
+}
+
+/// Something that can still write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenWriter {
+    /// The process, in the launcher's pid namespace; 0 for [`How::Unseen`].
+    pub pid: i32,
+    /// Its command line, shortened; empty for [`How::Unseen`].
+    pub command: String,
+    /// The file.
+    pub path: PathBuf,
+    /// How it is held.
+    pub how: How,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The writers.
+    pub writers: Vec<OpenWriter>,
+    /// Whether every file that was granted for writing could be asked about.
+    pub complete: bool,
+}
+
+/// The processes of the pid namespace whose process 1 is `init`, in the launcher's numbers. Without a namespace of its own, and
+/// for tests, see [`find`]'s argument.
+pub fn session_processes(init: i32) -> Vec<i32> {
+    let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let Some(own) = namespace(init) else { return Vec::new() };
+    processes().filter(|&pid| namespace(pid).is_some_and(|other| other == own)).collect()
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Finds what can still write to the granted roots. `processes` are those of the session ([`session_processes`]).
+pub fn find(grants: &Grants, processes: &[i32]) -> Found {
+    let mut found = Found::default();
+    let mut seen: HashSet<(u64, u64)> = HashSet::new();
+    for &pid in processes {
+        for (fd, path) in descriptors(pid) {
+            if grants.lies_in_root(&path) && writable(pid, fd) {
+                note(&mut found, &mut seen, pid, path, How::Descriptor(fd));
+            }
+        }
+        for path in mappings(pid) {
+            if grants.lies_in_root(&path) {
+                note(&mut found, &mut seen, pid, path, How::Mapping);
+            }
+        }
+    }
+    let (still, complete) = grants.still_written();
+    found.complete = complete;
+    for file in still {
+        if !seen.contains(&file.inode) {
+            found.writers.push(OpenWriter { pid: 0, command: String::new(), path: file.path, how: How::Unseen });
+        }
+    }
+    found
+}
+
+fn note(found: &mut Found, seen: &mut HashSet<(u64, u64)>, pid: i32, path: PathBuf, how: How) {
+    let object = match how {
+        How::Descriptor(fd) => format!("/proc/{pid}/fd/{fd}"),
+        _ => path.to_string_lossy().into_owned(),
+    };
+    if let Ok(meta) = fs::metadata(object) {
+        seen.insert((meta.dev(), meta.ino()));
+    }
+    found.writers.push(OpenWriter { pid, command: command(pid), path, how });
+}
+
+/// Descriptors of a process with what they refer to.
+fn descriptors(pid: i32) -> Vec<(i32, PathBuf)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))).collect()
+}
+
+/// Whether a descriptor was opened for writing (`flags:` of its fdinfo, octal).
+fn writable(pid: i32, fd: i32) -> bool {
+    const O_PATH: u32 = 0o10000000;
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) else { return false };
+    let flags = text.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & O_PATH == 0 && flags & 3 != 0)
+}
+
+/// Files that a process has mapped shared and writable.
+fn mappings(pid: i32) -> Vec<PathBuf> {
+    let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = Vec::new();
+    for line in text.split(|&b| b == b'\n') {
+        // address perms offset dev inode path
+        let mut parts = line.splitn(6, |&b| b == b' ');
+        let perms = parts.nth(1).unwrap_or_default();
+        let path = parts.nth(3).unwrap_or_default().trim_ascii_start();
+        if perms.get(1) == Some(&b'w') && perms.get(3) == Some(&b's') && path.starts_with(b"/") {
+            let path = Path::new(OsStr::from_bytes(path)).to_owned();
+            if !found.contains(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+fn command(pid: i32) -> String {
+    const LONGEST: usize = 80;
+    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = text.split(|&b| b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let line: String = words.join(" ").chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST - 1).chain(['…']).collect() }
+}
+
+/// Socket inodes that processes have descriptors of.
+pub(crate) fn open_sockets(processes: &[i32]) -> HashSet<u64> {
+    let links = processes.iter().flat_map(|&pid| descriptors(pid));
+    links.filter_map(|(_, link)| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
+}

@@ -1,0 +1,10 @@
+//! Granted changes, tried by a forked process under the real filter, with the real supervisor.
+
+mod harness;
+mod metadata;
+mod names;
+mod opens;
+mod protected;
+mod races;
+mod sockets;
+mod tools;

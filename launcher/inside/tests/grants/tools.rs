@@ -1,0 +1,73 @@
+//! Ordinary tools in edit mode, with protected paths on: the same result as without a supervisor.
+
+use super::harness::Scene;
+use picktwo_inside::mode::Mode;
+use std::process::Command;
+
+const ENVIRONMENT: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b.c GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b.c \
+    GIT_AUTHOR_DATE='2020-01-01T00:00:00Z' GIT_COMMITTER_DATE='2020-01-01T00:00:00Z'; set -e; ";
+
+/// Runs a script with and without supervisor; the exit codes and the trees must be the same.
+fn same(script: &str) {
+    let scene = Scene::new(Mode::Edit);
+    let bare = scene.out.join("w");
+    std::fs::create_dir(&bare).unwrap();
+    let script = format!("{ENVIRONMENT}{script}");
+    let done = Command::new("/bin/sh").arg("-c").arg(&script).current_dir(&bare).env("HOME", &scene.out).env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
+    assert!(done.status.success(), "without a supervisor: {}", String::from_utf8_lossy(&done.stderr));
+    scene.run(|s| drop(s.works(&script)));
+    let listing = |dir: &std::path::Path| {
+        let find = "find . -path ./.git/index -prune -o -path '*/index' -prune -o -path '*/logs/*' -prune -o -printf '%y %m %p %l\\n' | sort; \
+            find . -type f ! -name index ! -path '*/logs/*' ! -name '*.pack' ! -name '*.idx' ! -name '*.rev' ! -name config ! -name gitdir ! -name .git -exec sha256sum {} + | sort -k2";
+        let out = Command::new("/bin/sh").arg("-c").arg(find).current_dir(dir).output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let (got, wanted) = (listing(&scene.w), listing(&bare));
+    let differences: Vec<_> = got.lines().filter(|l| !wanted.lines().any(|w| w == *l)).chain(wanted.lines().filter(|w| !got.lines().any(|l| l == *w))).collect();
+    assert!(differences.is_empty(), "{differences:#?}\n{:?}", scene.rules());
+}
+
+#[test]
+fn git() {
+    same(
+        "git init -q -b main r; cd r; git config user.email x@y.z; for i in $(seq 1 50); do mkdir -p d$((i % 7)); echo $i > d$((i % 7))/f$i; done; \
+         git add .; git commit -qm one; git checkout -q -b topic; echo t > t; ln -s t l; chmod +x d1/f1; git add .; git commit -qm two; \
+         git checkout -q main; echo m > m; git add m; git commit -qm three; git checkout -q topic; git rebase -q main; \
+         echo s >> t; git stash -q; git stash pop -q; git checkout -q .; git tag v1; git branch -q -m topic topic2; \
+         git clone -q . ../c; cd ../c; git checkout -q -b x; git branch --set-upstream-to=origin/main -q; git pull -q || true; cd ..; rm -rf c; \
+         cd r; git worktree add -q ../wt main; cd ../wt; git status --porcelain; echo w > w; git add w; git commit -qm wt; cd ../r; git worktree remove ../wt; \
+         git merge -q main; git gc -q; git fsck",
+    );
+}
+
+#[test]
+fn git_bare_and_interactive_rebase() {
+    same(
+        "git init -q --bare -b main b.git; git init -q -b main r; cd r; echo 1 > f; git add f; git commit -qm 1; echo 2 > f; git commit -qam 2; echo 3 > f; git commit -qam 3; \
+         git remote add origin ../b.git; git push -q origin main; GIT_SEQUENCE_EDITOR='sed -i 2s/pick/squash/' GIT_EDITOR=true git rebase -q -i HEAD~2; \
+         git revert --no-edit HEAD; git fetch -q origin; git clone -q --bare . ../c.git; rm -rf ../c.git",
+    );
+}
+
+#[test]
+fn archives_copies_and_editors() {
+    same(
+        "mkdir -p s/d; for i in $(seq 1 200); do echo $i > s/d/f$i; done; ln -s f1 s/d/l; ln s/d/f1 s/d/h; chmod 700 s/d/f3; \
+         tar cf a.tar s; mkdir x; tar xf a.tar -C x; cp -a s c; cp -al s cl; install -m 755 s/d/f1 i; sed -i s/1/one/ s/d/f1; \
+         perl -pi -e 's/2/two/' s/d/f2; mv s/d/f4 s/moved; rm -rf c/d; touch -d '2001-01-01' t; chmod -R g-w x; mkfifo p; rm p; \
+         (umask 077; echo u > u); set -o noclobber; echo a > n; (echo b > n) 2>/dev/null || echo refused > n2; set +o noclobber; echo o > /dev/stdout; \
+         diff -u s/d/f1 s/d/f5 > patch.txt || true; mkdir q; cd q; echo deep > '../x/ü'; cd ..; rmdir q; dd if=/dev/zero of=z bs=1k count=3 2>/dev/null; truncate -s 10 z; \
+         test -w z; ls > listing; rm a.tar",
+    );
+}
+
+#[test]
+fn databases_and_interpreters() {
+    same(
+        "python3 - <<'E'\nimport sqlite3, os, tempfile, shutil\nc = sqlite3.connect('db'); c.execute('pragma journal_mode=wal'); c.execute('create table t(a)')\n\
+         for i in range(100): c.execute('insert into t values(?)', (i,)); c.commit()\nc.close()\n\
+         os.makedirs('p/q'); open('p/q/m.py', 'w').write('x = 1\\n'); import compileall; os.replace('p/q/m.py', 'p/m.py')\n\
+         d = tempfile.mkdtemp(dir='.'); shutil.copytree('p', d + '/copy'); shutil.rmtree(d)\nos.remove('db')\nE\n\
+         ls p",
+    );
+}
