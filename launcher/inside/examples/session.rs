@@ -40,7 +40,9 @@ fn options() -> Options {
             Some("--workspace") => options.workspace = value().into(),
             Some("--home") => options.home = Some(value().into()),
             Some("--ro") => options.read_only.push(value().into()),
-            Some("--keep-signal") => options.ignored.push(value().to_str().and_then(|v| v.parse().ok()).expect("a number")),
+            Some("--keep-signal") => options
+                .ignored
+                .push(value().to_str().and_then(|v| v.parse().ok()).expect("a number")),
             Some("--steps") => options.steps = true,
             Some("--") => break,
             _ => panic!("unknown option {arg:?}"),
@@ -64,7 +66,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("session: {error}");
-            error.downcast_ref::<agent::Error>().map_or(125, agent::Error::exit_code)
+            error
+                .downcast_ref::<agent::Error>()
+                .map_or(125, agent::Error::exit_code)
         }
     };
     if let Some(dir) = made {
@@ -74,11 +78,18 @@ fn main() -> ExitCode {
 }
 
 fn plan(options: &Options, private_home: &Path) -> Plan {
-    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().expect("a user");
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid())
+        .ok()
+        .flatten()
+        .expect("a user");
     let home = user.dir.canonicalize().unwrap_or(user.dir);
     let variable = |name: &str| std::env::var_os(name);
     let hidden = vec![home.join(".local/state/picktwo"), home.join(".config/picktwo")];
-    let search = Search { home: &home, variable: &variable, hidden: &hidden };
+    let search = Search {
+        home: &home,
+        variable: &variable,
+        hidden: &hidden,
+    };
     let mut shown = toolchains::discover(&search);
     shown.extend(toolchains::for_program(&options.command[0], &search));
     shown.extend(options.read_only.iter().cloned());
@@ -137,7 +148,10 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
     std::thread::spawn(move || serve(&listener));
     let child = prepared.go()?;
     if options.steps {
-        eprintln!("plan {planned:?}, view {ready:?}, launcher's landlock {restricted:?}, agent prepared {agent_ready:?}, init locked {locked:?}, executed {:?}", started.elapsed());
+        eprintln!(
+            "plan {planned:?}, view {ready:?}, launcher's landlock {restricted:?}, agent prepared {agent_ready:?}, init locked {locked:?}, executed {:?}",
+            started.elapsed()
+        );
         eprintln!("init, us: {:?}", session.steps);
         eprintln!("agent, us: {steps:?}");
     }

@@ -22,17 +22,59 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What runs a script without a first line that names its interpreter, as shells do it.
 const SHELL: &str = "/bin/sh";
 /// Device files that may be written and controlled, beside the session's own pseudoterminals.
-const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
 
 /// What no process of a session can do. Each call is harmless if it is not refused.
 const DENIED: &[Denied] = &[
-    Denied { name: "unshare", nr: 272, args: [0x1000_0000, 0, 0, 0, 0, 0], errno: Errno::EPERM },
-    Denied { name: "setns", nr: 308, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EPERM },
-    Denied { name: "umount2", nr: 166, args: [0; 6], errno: Errno::EPERM },
-    Denied { name: "mount_setattr", nr: 442, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EPERM },
-    Denied { name: "keyctl", nr: 250, args: [0; 6], errno: Errno::EPERM },
-    Denied { name: "io_uring_setup", nr: 425, args: [0; 6], errno: Errno::ENOSYS },
-    Denied { name: "clone3", nr: 435, args: [0; 6], errno: Errno::ENOSYS },
+    Denied {
+        name: "unshare",
+        nr: 272,
+        args: [0x1000_0000, 0, 0, 0, 0, 0],
+        errno: Errno::EPERM,
+    },
+    Denied {
+        name: "setns",
+        nr: 308,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EPERM,
+    },
+    Denied {
+        name: "umount2",
+        nr: 166,
+        args: [0; 6],
+        errno: Errno::EPERM,
+    },
+    Denied {
+        name: "mount_setattr",
+        nr: 442,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EPERM,
+    },
+    Denied {
+        name: "keyctl",
+        nr: 250,
+        args: [0; 6],
+        errno: Errno::EPERM,
+    },
+    Denied {
+        name: "io_uring_setup",
+        nr: 425,
+        args: [0; 6],
+        errno: Errno::ENOSYS,
+    },
+    Denied {
+        name: "clone3",
+        nr: 435,
+        args: [0; 6],
+        errno: Errno::ENOSYS,
+    },
 ];
 
 /// The process's life until it executes the command. The answer is its exit code if it does not.
@@ -59,7 +101,10 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
     let mut clock = Clock::new();
     process::parent_death_kill(launcher)?;
     let named = |path: &Path| path.display().to_string();
-    nix::unistd::chdir(&command.directory).map_err(|errno| Error::Open { path: named(&command.directory), errno })?;
+    nix::unistd::chdir(&command.directory).map_err(|errno| Error::Open {
+        path: named(&command.directory),
+        errno,
+    })?;
     signals(&command.ignored)?;
     limits::core_limit()?;
     limits::nofile(command.open_files.0, command.open_files.1)?;
@@ -87,12 +132,19 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
 
 /// Default dispositions and nothing blocked, as after a login; what the person's shell ignores stays ignored.
 fn signals(ignored: &[i32]) -> Result<()> {
-    let failed = |errno| Error::ProcessControl { option: "signal", errno };
+    let failed = |errno| Error::ProcessControl {
+        option: "signal",
+        errno,
+    };
     for signal in 1..=64 {
         if signal == Signal::SIGKILL as i32 || signal == Signal::SIGSTOP as i32 {
             continue;
         }
-        let set = if ignored.contains(&signal) { sys::signal_ignore(signal) } else { sys::signal_default(signal) };
+        let set = if ignored.contains(&signal) {
+            sys::signal_ignore(signal)
+        } else {
+            sys::signal_default(signal)
+        };
         match set {
             // Numbers that the C library keeps for itself.
             Ok(()) | Err(Errno::EINVAL) => {}
@@ -106,7 +158,13 @@ fn signals(ignored: &[i32]) -> Result<()> {
 fn access(command: &Command) -> Result<Access> {
     let mut access = Access::none().path(Rights::Execute, Path::new("/"))?;
     let runtime = PathBuf::from(format!("/run/user/{}", command.uid));
-    for place in [command.home.as_path(), Path::new("/tmp"), Path::new("/dev/shm"), Path::new("/dev/pts"), &runtime] {
+    for place in [
+        command.home.as_path(),
+        Path::new("/tmp"),
+        Path::new("/dev/shm"),
+        Path::new("/dev/pts"),
+        &runtime,
+    ] {
         access = access.path(Rights::Write, place)?;
     }
     for device in DEVICES {
@@ -131,18 +189,29 @@ fn view_holds(command: &Command) -> Result<()> {
             Err(errno) => return wrong(format!("{} must be read-only", root.display()), format!("{errno:?}")),
             Ok(_) => {
                 let _ = nix::unistd::unlink(&probe);
-                return wrong(format!("{} must be read-only", root.display()), "a file could be made".into());
+                return wrong(
+                    format!("{} must be read-only", root.display()),
+                    "a file could be made".into(),
+                );
             }
         }
     }
     for hidden in &command.hidden {
         match nix::sys::stat::lstat(hidden) {
             Err(Errno::ENOENT) => {}
-            found => return wrong(format!("{} must not exist", hidden.display()), format!("{:?}", found.err())),
+            found => {
+                return wrong(
+                    format!("{} must not exist", hidden.display()),
+                    format!("{:?}", found.err()),
+                );
+            }
         }
     }
-    let datagram = sys::socket(AddressFamily::Inet as i32, SockType::Datagram as i32, 0)
-        .map_err(|errno| Error::NotLocked { check: "a socket can be made".into(), found: format!("{errno:?}") })?;
+    let datagram =
+        sys::socket(AddressFamily::Inet as i32, SockType::Datagram as i32, 0).map_err(|errno| Error::NotLocked {
+            check: "a socket can be made".into(),
+            found: format!("{errno:?}"),
+        })?;
     // 192.0.2.1 (RFC 5737: documentation only). Connecting a datagram socket sends nothing: it asks for a route.
     let mut address = [0u8; 16];
     address[..2].copy_from_slice(&(AddressFamily::Inet as u16).to_ne_bytes());
@@ -152,7 +221,10 @@ fn view_holds(command: &Command) -> Result<()> {
         other => return wrong("no network must be reachable".into(), format!("{other:?}")),
     }
     if nix::unistd::getppid().as_raw() != 0 {
-        return wrong("the pid namespace must be the session's own".into(), format!("parent {}", nix::unistd::getppid()));
+        return wrong(
+            "the pid namespace must be the session's own".into(),
+            format!("parent {}", nix::unistd::getppid()),
+        );
     }
     Ok(())
 }
@@ -166,23 +238,35 @@ fn await_go(channel: &Channel) -> Result<bool> {
 /// Executes the command. Answers only if that fails: as a shell does, with the most telling of the errors.
 fn execute(command: &Command) -> std::result::Result<Infallible, Errno> {
     let c = |text: &OsStr| CString::new(text.as_bytes()).map_err(|_| Errno::EINVAL);
-    let argv: Vec<CString> = command.argv.iter().map(|a| c(a)).collect::<std::result::Result<_, _>>()?;
+    let argv: Vec<CString> = command
+        .argv
+        .iter()
+        .map(|a| c(a))
+        .collect::<std::result::Result<_, _>>()?;
     let environment = |(name, value): &(std::ffi::OsString, std::ffi::OsString)| {
         let mut entry = name.clone().into_vec();
         entry.push(b'=');
         entry.extend(value.as_bytes());
         CString::new(entry).map_err(|_| Errno::EINVAL)
     };
-    let envp: Vec<CString> = command.env.iter().map(environment).collect::<std::result::Result<_, _>>()?;
+    let envp: Vec<CString> = command
+        .env
+        .iter()
+        .map(environment)
+        .collect::<std::result::Result<_, _>>()?;
     let program = command.argv.first().ok_or(Errno::EINVAL)?;
     let mut answer = Errno::ENOENT;
     for candidate in candidates(program, &command.env) {
         let path = c(candidate.as_os_str())?;
         let errno = match process::exec_path(&path, &argv, &envp) {
-            Error::Execute { errno: Errno::ENOEXEC, .. } => {
+            Error::Execute {
+                errno: Errno::ENOEXEC, ..
+            } => {
                 let mut script = vec![c(OsStr::new(SHELL))?, path];
                 script.extend(argv.iter().skip(1).cloned());
-                process::exec_path(&script[0], &script, &envp).errno().unwrap_or(Errno::ENOEXEC)
+                process::exec_path(&script[0], &script, &envp)
+                    .errno()
+                    .unwrap_or(Errno::ENOEXEC)
             }
             error => error.errno().unwrap_or(Errno::EINVAL),
         };
@@ -204,8 +288,14 @@ fn candidates(program: &OsStr, env: &[(std::ffi::OsString, std::ffi::OsString)])
     if program.as_bytes().contains(&b'/') {
         return vec![program.into()];
     }
-    let path = env.iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(DEFAULT_PATH), |(_, value)| value);
-    std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(program)).collect()
+    let path = env
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map_or(OsStr::new(DEFAULT_PATH), |(_, value)| value);
+    std::env::split_paths(path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(program))
+        .collect()
 }
 
 #[cfg(test)]
@@ -215,7 +305,10 @@ mod tests {
     #[test]
     fn programs_are_looked_up_in_absolute_directories_only() {
         let env = |path: &str| vec![("PATH".into(), path.into())];
-        assert_eq!(candidates(OsStr::new("ls"), &env("/a:.::b:/c")), [Path::new("/a/ls"), Path::new("/c/ls")]);
+        assert_eq!(
+            candidates(OsStr::new("ls"), &env("/a:.::b:/c")),
+            [Path::new("/a/ls"), Path::new("/c/ls")]
+        );
         assert_eq!(candidates(OsStr::new("./ls"), &env("/a")), [Path::new("./ls")]);
         assert_eq!(candidates(OsStr::new(""), &env("/a")), Vec::<PathBuf>::new());
         assert_eq!(candidates(OsStr::new("ls"), &[]).len(), 3);

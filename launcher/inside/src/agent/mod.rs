@@ -75,7 +75,10 @@ impl Error {
     /// The exit code for it: 126 or 127 for a program as a shell says it, 125 for what is picktwo's own.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Program { errno: Errno::ENOENT | Errno::ENOTDIR, .. } => 127,
+            Self::Program {
+                errno: Errno::ENOENT | Errno::ENOTDIR,
+                ..
+            } => 127,
             Self::Program { .. } => 126,
             _ => 125,
         }
@@ -87,10 +90,18 @@ impl fmt::Display for Error {
         match self {
             Self::Confine(error) => error.fmt(f),
             Self::Failed { sentence, .. } => f.write_str(sentence),
-            Self::Program { program, errno: Errno::ENOENT } if program.components().count() == 1 => {
+            Self::Program {
+                program,
+                errno: Errno::ENOENT,
+            } if program.components().count() == 1 => {
                 write!(f, "{}: command not found in the session", program.display())
             }
-            Self::Program { program, errno } => write!(f, "cannot execute {} in the session: {}", program.display(), errno.desc()),
+            Self::Program { program, errno } => write!(
+                f,
+                "cannot execute {} in the session: {}",
+                program.display(),
+                errno.desc()
+            ),
             Self::Ended => f.write_str("the command's process ended unexpectedly while it started"),
         }
     }
@@ -146,17 +157,34 @@ pub fn allow_session(access: Access, root: OwnedFd) -> Access {
 pub fn start(command: &Command, namespaces: &NamespaceFds) -> Result<(Prepared, Listener), Error> {
     let (ours, theirs) = channel::pair()?;
     let launcher = process::pidfd_open(i32::try_from(std::process::id()).unwrap_or(i32::MAX))?;
-    let between = process::fork_bound("the command's process", || join_and_clone(command, namespaces, &theirs, launcher.as_fd()))?;
+    let between = process::fork_bound("the command's process", || {
+        join_and_clone(command, namespaces, &theirs, launcher.as_fd())
+    })?;
     drop(theirs);
     let mut arrived = Arrived::default();
     let outcome = arrived.collect(&ours);
     // It has nothing left to do, whatever happened.
     let reaped = between.wait();
     match (outcome, arrived) {
-        (Ok(()), Arrived { child: Some(child), listener: Some(listener), steps }) => {
+        (
+            Ok(()),
+            Arrived {
+                child: Some(child),
+                listener: Some(listener),
+                steps,
+            },
+        ) => {
             reaped?;
             let program = command.argv.first().map(PathBuf::from).unwrap_or_default();
-            Ok((Prepared { child, steps, channel: ours, program }, listener))
+            Ok((
+                Prepared {
+                    child,
+                    steps,
+                    channel: ours,
+                    program,
+                },
+                listener,
+            ))
         }
         (outcome, Arrived { child, .. }) => {
             if let Some(child) = child {
@@ -180,7 +208,9 @@ impl Arrived {
         let mut failure = None;
         while self.child.is_none() || (self.listener.is_none() && failure.is_none()) {
             let mut message = Vec::new();
-            let Some(mut fds) = channel.recv(&mut message)? else { break };
+            let Some(mut fds) = channel.recv(&mut message)? else {
+                break;
+            };
             match picktwo_wire::decode(&message) {
                 Ok(Report::Cloned { pid }) => self.child = fds.pop().map(|fd| Child::from_parts(pid, fd)),
                 Ok(Report::Prepared { steps }) => {
@@ -188,7 +218,10 @@ impl Arrived {
                     self.steps = steps;
                 }
                 Ok(Report::Failed { sentence, errno }) => {
-                    failure = Some(Error::Failed { sentence, errno: errno.map(Errno::from_raw) });
+                    failure = Some(Error::Failed {
+                        sentence,
+                        errno: errno.map(Errno::from_raw),
+                    });
                 }
                 _ => return Err(Error::Ended),
             }
@@ -215,15 +248,26 @@ impl Prepared {
         }
         self.child.wait()?;
         match picktwo_wire::decode(&message) {
-            Ok(Report::Program { errno }) => Err(Error::Program { program: self.program, errno: Errno::from_raw(errno) }),
-            Ok(Report::Failed { sentence, errno }) => Err(Error::Failed { sentence, errno: errno.map(Errno::from_raw) }),
+            Ok(Report::Program { errno }) => Err(Error::Program {
+                program: self.program,
+                errno: Errno::from_raw(errno),
+            }),
+            Ok(Report::Failed { sentence, errno }) => Err(Error::Failed {
+                sentence,
+                errno: errno.map(Errno::from_raw),
+            }),
             _ => Err(Error::Ended),
         }
     }
 }
 
 /// The process in between: joins the session's namespaces, and clones the command's process as the launcher's child there.
-fn join_and_clone(command: &Command, namespaces: &NamespaceFds, channel: &Channel, launcher: std::os::fd::BorrowedFd<'_>) -> u8 {
+fn join_and_clone(
+    command: &Command,
+    namespaces: &NamespaceFds,
+    channel: &Channel,
+    launcher: std::os::fd::BorrowedFd<'_>,
+) -> u8 {
     let cloned = namespace::join(namespaces)
         .and_then(|()| process::clone_into_parent("the command's process", || child::run(command, channel, launcher)));
     let sent = match cloned {
@@ -237,10 +281,17 @@ fn join_and_clone(command: &Command, namespaces: &NamespaceFds, channel: &Channe
 }
 
 fn failed(error: &picktwo_confine::Error) -> Report {
-    Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) }
+    Report::Failed {
+        sentence: error.to_string(),
+        errno: error.errno().map(|e| e as i32),
+    }
 }
 
-fn report(channel: &Channel, report: &Report, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), picktwo_confine::Error> {
+fn report(
+    channel: &Channel,
+    report: &Report,
+    fds: &[std::os::fd::BorrowedFd<'_>],
+) -> Result<(), picktwo_confine::Error> {
     let message = picktwo_wire::encode(report).unwrap_or_else(|_| b"\"too_long\"".to_vec());
     channel.send(&message, fds)
 }

@@ -29,7 +29,11 @@ const TOOLS_BACKLOG: i32 = 128;
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub(crate) enum Report {
     /// The view stands. Descriptors: the root, then the gateway's and the tools' listening sockets where there are any.
-    Ready { gateway: Option<u16>, tools: bool, steps: Steps },
+    Ready {
+        gateway: Option<u16>,
+        tools: bool,
+        steps: Steps,
+    },
     /// It could not be built, or the init could not lock itself; it has ended.
     Failed { sentence: String, errno: Option<i32> },
     /// The init is locked and serves.
@@ -120,7 +124,9 @@ impl Starting {
     /// What the init reported, or that it ended.
     pub fn ready(self) -> Result<Namespaces, Error> {
         let (report, mut fds) = receive(&self.channel)?;
-        let Report::Ready { gateway, tools, steps } = report else { return Err(Error::Ended) };
+        let Report::Ready { gateway, tools, steps } = report else {
+            return Err(Error::Ended);
+        };
         if fds.len() != 1 + usize::from(gateway.is_some()) + usize::from(tools) {
             return Err(Error::Ended);
         }
@@ -129,7 +135,15 @@ impl Starting {
         let root = fds.pop().ok_or(Error::Ended)?;
         let namespaces = NamespaceFds::open(self.child.pid())?;
         self.channel.send(LOCK, &[])?;
-        Ok(Namespaces { child: self.child, channel: self.channel, root, namespaces, gateway, tools, steps })
+        Ok(Namespaces {
+            child: self.child,
+            channel: self.channel,
+            root,
+            namespaces,
+            gateway,
+            tools,
+            steps,
+        })
     }
 }
 
@@ -150,13 +164,20 @@ fn receive(channel: &Channel) -> Result<(Report, Vec<OwnedFd>), Error> {
     let mut message = Vec::new();
     let fds = channel.recv(&mut message)?.ok_or(Error::Ended)?;
     match picktwo_wire::decode(&message) {
-        Ok(Report::Failed { sentence, errno }) => Err(Error::Failed { sentence, errno: errno.map(Errno::from_raw) }),
+        Ok(Report::Failed { sentence, errno }) => Err(Error::Failed {
+            sentence,
+            errno: errno.map(Errno::from_raw),
+        }),
         Ok(report) => Ok((report, fds)),
         Err(_) => Err(Error::Ended),
     }
 }
 
-pub(crate) fn report(channel: &Channel, report: &Report, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), picktwo_confine::Error> {
+pub(crate) fn report(
+    channel: &Channel,
+    report: &Report,
+    fds: &[std::os::fd::BorrowedFd<'_>],
+) -> Result<(), picktwo_confine::Error> {
     let message = picktwo_wire::encode(report).unwrap_or_else(|_| b"\"ended\"".to_vec());
     channel.send(&message, fds)
 }
@@ -168,19 +189,29 @@ fn first(plan: &Plan, exe: OwnedFd, channel: Channel) -> u8 {
             let mut fds = vec![view.root.as_fd()];
             fds.extend(gateway.iter().map(|(_, fd)| fd.as_fd()));
             fds.extend(tools.iter().map(AsFd::as_fd));
-            let ready = Report::Ready { gateway: gateway.as_ref().map(|(port, _)| *port), tools: tools.is_some(), steps: view.steps };
+            let ready = Report::Ready {
+                gateway: gateway.as_ref().map(|(port, _)| *port),
+                tools: tools.is_some(),
+                steps: view.steps,
+            };
             if report(&channel, &ready, &fds).is_err() {
                 return 1;
             }
         }
         Err(error) => {
-            let failed = Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) };
+            let failed = Report::Failed {
+                sentence: error.to_string(),
+                errno: error.errno().map(|e| e as i32),
+            };
             let _ = report(&channel, &failed, &[]);
             return 1;
         }
     }
     // Privileges end here: the bounding set is empty from now on, so that even root's exec gives none back.
-    let failed = |error: picktwo_confine::Error| Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) };
+    let failed = |error: picktwo_confine::Error| Report::Failed {
+        sentence: error.to_string(),
+        errno: error.errno().map(|e| e as i32),
+    };
     if let Err(error) = picktwo_confine::limits::drop_all_capabilities() {
         let _ = report(&channel, &failed(error), &[]);
         return 1;
@@ -222,7 +253,13 @@ fn prepare(plan: &Plan) -> Result<Prepared, view::Error> {
 /// A listening TCP socket on the session's loopback, at a port that the kernel chooses.
 fn gateway_socket() -> Result<(u16, OwnedFd), view::Error> {
     const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
-    let failed = |call| move |errno| view::Error::Socket { what: "the gateway's socket", call, errno };
+    let failed = |call| {
+        move |errno| view::Error::Socket {
+            what: "the gateway's socket",
+            call,
+            errno,
+        }
+    };
     let family = nix::sys::socket::AddressFamily::Inet as u16;
     let fd = sys::socket(family.into(), nix::sys::socket::SockType::Stream as i32, 0).map_err(failed("socket"))?;
     // sockaddr_in: family, port, address, eight bytes of nothing.
@@ -237,7 +274,13 @@ fn gateway_socket() -> Result<(u16, OwnedFd), view::Error> {
 
 /// The listening UNIX socket at which the session's tools reach the launcher.
 fn tools_socket() -> Result<OwnedFd, view::Error> {
-    let failed = |call| move |errno| view::Error::Socket { what: "the tools' socket", call, errno };
+    let failed = |call| {
+        move |errno| view::Error::Socket {
+            what: "the tools' socket",
+            call,
+            errno,
+        }
+    };
     let family = nix::sys::socket::AddressFamily::Unix as u16;
     let fd = sys::socket(family.into(), nix::sys::socket::SockType::Stream as i32, 0).map_err(failed("socket"))?;
     let mut address = family.to_ne_bytes().to_vec();

@@ -13,20 +13,45 @@ use std::process::ExitCode;
 
 /// What a locked init cannot do any more. Each call is harmless if it is not refused.
 const DENIED: &[Denied] = &[
-    Denied { name: "openat", nr: 257, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
-    Denied { name: "setns", nr: 308, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
-    Denied { name: "ptrace", nr: 101, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
-    Denied { name: "execve", nr: 59, args: [0; 6], errno: Errno::EACCES },
+    Denied {
+        name: "openat",
+        nr: 257,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
+    Denied {
+        name: "setns",
+        nr: 308,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
+    Denied {
+        name: "ptrace",
+        nr: 101,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
+    Denied {
+        name: "execve",
+        nr: 59,
+        args: [0; 6],
+        errno: Errno::EACCES,
+    },
 ];
 
 /// The role's whole life. Exit code 0: the launcher closed the channel.
 pub fn main_role() -> ExitCode {
-    let Ok(channel) = Channel::from_parent() else { return ExitCode::FAILURE };
+    let Ok(channel) = Channel::from_parent() else {
+        return ExitCode::FAILURE;
+    };
     match lock(&channel) {
         Ok(true) => {}
         Ok(false) => return ExitCode::SUCCESS,
         Err(error) => {
-            let failed = Report::Failed { sentence: error.to_string(), errno: error.errno().map(|e| e as i32) };
+            let failed = Report::Failed {
+                sentence: error.to_string(),
+                errno: error.errno().map(|e| e as i32),
+            };
             let _ = report(&channel, &failed, &[]);
             return ExitCode::FAILURE;
         }
@@ -43,8 +68,10 @@ fn lock(channel: &Channel) -> picktwo_confine::Result<bool> {
     }
     process::set_dumpable(false)?;
     // The kernel reaps what is handed to process 1, without any call of ours.
-    sys::signal_ignore(Signal::SIGCHLD as i32)
-        .map_err(|errno| picktwo_confine::Error::ProcessControl { option: "SIGCHLD", errno })?;
+    sys::signal_ignore(Signal::SIGCHLD as i32).map_err(|errno| picktwo_confine::Error::ProcessControl {
+        option: "SIGCHLD",
+        errno,
+    })?;
     limits::core_limit()?;
     limits::new_session_keyring()?;
     limits::drop_all_capabilities()?;
@@ -69,8 +96,12 @@ fn serve(channel: &Channel) -> ExitCode {
             Ok(request) => perform(&request, fds),
             Err(_) => Err(Errno::EBADMSG),
         };
-        let reply = SocketReply { errno: result.as_ref().err().map_or(0, |errno| *errno as i32) };
-        let Ok(bytes) = picktwo_wire::encode(&reply) else { return ExitCode::FAILURE };
+        let reply = SocketReply {
+            errno: result.as_ref().err().map_or(0, |errno| *errno as i32),
+        };
+        let Ok(bytes) = picktwo_wire::encode(&reply) else {
+            return ExitCode::FAILURE;
+        };
         let made: Vec<_> = result.iter().flatten().map(AsFd::as_fd).collect();
         if channel.send(&bytes, &made).is_err() {
             return ExitCode::SUCCESS;
@@ -141,9 +172,21 @@ mod tests {
 
     #[test]
     fn only_internet_stream_and_datagram_sockets_are_made() {
-        let (inet, stream, datagram) = (AddressFamily::Inet as i32, SockType::Stream as i32, SockType::Datagram as i32);
+        let (inet, stream, datagram) = (
+            AddressFamily::Inet as i32,
+            SockType::Stream as i32,
+            SockType::Datagram as i32,
+        );
         assert!(socket(inet, stream, 0).unwrap().is_some());
-        assert!(socket(AddressFamily::Inet6 as i32, datagram | SockFlag::SOCK_NONBLOCK.bits(), 17).unwrap().is_some());
+        assert!(
+            socket(
+                AddressFamily::Inet6 as i32,
+                datagram | SockFlag::SOCK_NONBLOCK.bits(),
+                17
+            )
+            .unwrap()
+            .is_some()
+        );
         for (domain, kind, protocol) in [
             (AddressFamily::Unix as i32, stream, 0),
             (AddressFamily::Netlink as i32, datagram, 0),
@@ -154,22 +197,56 @@ mod tests {
             // MPTCP
             (inet, stream, 262),
         ] {
-            assert_eq!(socket(domain, kind, protocol).unwrap_err(), Errno::EACCES, "{domain} {kind} {protocol}");
+            assert_eq!(
+                socket(domain, kind, protocol).unwrap_err(),
+                Errno::EACCES,
+                "{domain} {kind} {protocol}"
+            );
         }
     }
 
     #[test]
     fn a_socket_that_would_wait_and_foreign_addresses_are_refused() {
-        let blocking = socket(AddressFamily::Inet as i32, SockType::Stream as i32, 0).unwrap().unwrap();
+        let blocking = socket(AddressFamily::Inet as i32, SockType::Stream as i32, 0)
+            .unwrap()
+            .unwrap();
         let loopback = [2u8, 0, 0, 9, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0].to_vec();
-        let connect = |fds| perform(&SocketRequest::Connect { address: loopback.clone() }, fds).map(drop);
+        let connect = |fds| {
+            perform(
+                &SocketRequest::Connect {
+                    address: loopback.clone(),
+                },
+                fds,
+            )
+            .map(drop)
+        };
         assert_eq!(connect(vec![blocking]), Err(Errno::EACCES));
         assert_eq!(connect(vec![]), Err(Errno::EBADF));
-        let fd = || socket(AddressFamily::Inet as i32, SockType::Stream as i32 | SockFlag::SOCK_NONBLOCK.bits(), 0).unwrap().unwrap();
+        let fd = || {
+            socket(
+                AddressFamily::Inet as i32,
+                SockType::Stream as i32 | SockFlag::SOCK_NONBLOCK.bits(),
+                0,
+            )
+            .unwrap()
+            .unwrap()
+        };
         let unix = b"\x01\x00/tmp/x\0".to_vec();
-        assert_eq!(perform(&SocketRequest::Connect { address: unix.clone() }, vec![fd()]).map(drop), Err(Errno::EACCES));
-        assert_eq!(perform(&SocketRequest::Bind { address: unix }, vec![fd()]).map(drop), Err(Errno::EACCES));
-        assert_eq!(perform(&SocketRequest::Bind { address: vec![2] }, vec![fd()]).map(drop), Err(Errno::EINVAL));
-        assert_eq!(perform(&SocketRequest::Bind { address: vec![2; 200] }, vec![fd()]).map(drop), Err(Errno::EINVAL));
+        assert_eq!(
+            perform(&SocketRequest::Connect { address: unix.clone() }, vec![fd()]).map(drop),
+            Err(Errno::EACCES)
+        );
+        assert_eq!(
+            perform(&SocketRequest::Bind { address: unix }, vec![fd()]).map(drop),
+            Err(Errno::EACCES)
+        );
+        assert_eq!(
+            perform(&SocketRequest::Bind { address: vec![2] }, vec![fd()]).map(drop),
+            Err(Errno::EINVAL)
+        );
+        assert_eq!(
+            perform(&SocketRequest::Bind { address: vec![2; 200] }, vec![fd()]).map(drop),
+            Err(Errno::EINVAL)
+        );
     }
 }

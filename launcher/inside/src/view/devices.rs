@@ -9,7 +9,14 @@ use picktwo_confine::sys::mount_attr;
 use std::ffi::OsStr;
 use std::path::Path;
 
-const NODES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const NODES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
 const LINKS: &[(&str, &str)] = &[
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -27,9 +34,19 @@ pub(crate) fn dev(tree: &Tree, plan: &Plan) -> Result<(), Error> {
         tree.link(Path::new(link), OsStr::new(target))?;
     }
     let terminals = [(c"ptmxmode", "0666"), (c"mode", "0620")];
-    tree.mount(c"devpts", &terminals, mount_attr::NOSUID | mount_attr::NOEXEC, Path::new("/dev/pts"))?;
+    tree.mount(
+        c"devpts",
+        &terminals,
+        mount_attr::NOSUID | mount_attr::NOEXEC,
+        Path::new("/dev/pts"),
+    )?;
     let size = plan.sizes.shm.to_string();
-    tree.mount(c"tmpfs", &[(c"mode", "1777"), (c"size", &size)], WRITABLE, Path::new("/dev/shm"))?;
+    tree.mount(
+        c"tmpfs",
+        &[(c"mode", "1777"), (c"size", &size)],
+        WRITABLE,
+        Path::new("/dev/shm"),
+    )?;
     if let Some(terminal) = &plan.terminal {
         tree.bind_device(terminal, Path::new("/dev/console"))?;
     }
@@ -40,8 +57,21 @@ pub(crate) fn dev(tree: &Tree, plan: &Plan) -> Result<(), Error> {
 const MASKED: &[&str] = &["/proc/keys", "/proc/key-users", "/proc/timer_list"];
 /// What only the host's root could use, and its user id is enough for some of it: covered if picktwo runs as root.
 const MASKED_FROM_ROOT: &[&str] = &[
-    "/proc/acpi", "/proc/kallsyms", "/proc/kcore", "/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats",
-    "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo", "/proc/sysrq-trigger", "/proc/vmallocinfo", "/proc/iomem", "/proc/ioports",
+    "/proc/acpi",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/kmsg",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/sysrq-trigger",
+    "/proc/vmallocinfo",
+    "/proc/iomem",
+    "/proc/ioports",
 ];
 /// Empty ones of mode 0 that cover what is masked.
 const COVER_FILE: &str = "/run/picktwo/none/file";
@@ -58,7 +88,11 @@ pub(crate) fn proc(tree: &Tree, plan: &Plan) -> Result<(), Error> {
     if plan.identity.uid == 0 {
         drop(tree.directory(Path::new(COVER_DIRECTORY), 0)?);
         for path in MASKED_FROM_ROOT {
-            let cover = if Path::new(path).is_dir() { COVER_DIRECTORY } else { COVER_FILE };
+            let cover = if Path::new(path).is_dir() {
+                COVER_DIRECTORY
+            } else {
+                COVER_FILE
+            };
             tree.mask(Path::new(cover), Path::new(path))?;
         }
     }
@@ -66,7 +100,11 @@ pub(crate) fn proc(tree: &Tree, plan: &Plan) -> Result<(), Error> {
 }
 
 /// What language runtimes size themselves by.
-const SYS: &[&str] = &["/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"];
+const SYS: &[&str] = &[
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/kernel/mm/transparent_hugepage",
+];
 
 /// A minimal `/sys`: processors, memory nodes, and the session's own control group.
 pub(crate) fn sys(tree: &Tree) -> Result<(), Error> {
@@ -81,7 +119,10 @@ pub(crate) fn sys(tree: &Tree) -> Result<(), Error> {
     drop(tree.directory(cgroup, 0o755)?);
     match tree.mount(c"cgroup2", &[], INFORMATION, cgroup) {
         // Without the unified hierarchy programs find no limits there, as on a host without control groups.
-        Err(Error::FileSystem { errno: Errno::EPERM | Errno::EBUSY | Errno::ENODEV | Errno::EINVAL, .. }) => Ok(()),
+        Err(Error::FileSystem {
+            errno: Errno::EPERM | Errno::EBUSY | Errno::ENODEV | Errno::EINVAL,
+            ..
+        }) => Ok(()),
         other => other,
     }
 }

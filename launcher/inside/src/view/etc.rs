@@ -14,21 +14,83 @@ use std::path::{Component, Path, PathBuf};
 /// Files, copied; directories, bound read-only; links into /usr, kept as links. Names may have one slash.
 const ALLOWED: &[&str] = &[
     // The loader and the C library.
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld-musl-x86_64.path", "locale.alias", "locale.conf", "default/locale", "localtime",
-    "timezone", "gai.conf", "host.conf", "services", "protocols", "rpc", "ethertypes", "networks",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "ld-musl-x86_64.path",
+    "locale.alias",
+    "locale.conf",
+    "default/locale",
+    "localtime",
+    "timezone",
+    "gai.conf",
+    "host.conf",
+    "services",
+    "protocols",
+    "rpc",
+    "ethertypes",
+    "networks",
     // Certificates, without private keys.
-    "ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ssl/ca-bundle.pem", "ca-certificates", "ca-certificates.conf", "pki/ca-trust",
-    "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/java", "crypto-policies",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ssl/cert.pem",
+    "ssl/ca-bundle.pem",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "pki/tls/cert.pem",
+    "pki/tls/openssl.cnf",
+    "pki/java",
+    "crypto-policies",
     // Shells and terminals.
-    "profile", "profile.d", "bash.bashrc", "bashrc", "bash_completion", "bash_completion.d", "inputrc", "shells", "terminfo", "termcap",
-    "zsh", "zshrc", "zshenv", "zprofile", "fish", "vim", "nanorc", "lesskey",
+    "profile",
+    "profile.d",
+    "bash.bashrc",
+    "bashrc",
+    "bash_completion",
+    "bash_completion.d",
+    "inputrc",
+    "shells",
+    "terminfo",
+    "termcap",
+    "zsh",
+    "zshrc",
+    "zshenv",
+    "zprofile",
+    "fish",
+    "vim",
+    "nanorc",
+    "lesskey",
     // What the system is.
-    "os-release", "lsb-release", "debian_version", "redhat-release", "fedora-release", "system-release", "centos-release", "alpine-release",
-    "arch-release", "SuSE-release", "gentoo-release", "NIXOS", "static",
+    "os-release",
+    "lsb-release",
+    "debian_version",
+    "redhat-release",
+    "fedora-release",
+    "system-release",
+    "centos-release",
+    "alpine-release",
+    "arch-release",
+    "SuSE-release",
+    "gentoo-release",
+    "NIXOS",
+    "static",
     // Tools.
-    "alternatives", "mime.types", "magic", "magic.mime", "fonts", "papersize", "manpath.config", "man_db.conf", "perl", "groff", "rmt",
+    "alternatives",
+    "mime.types",
+    "magic",
+    "magic.mime",
+    "fonts",
+    "papersize",
+    "manpath.config",
+    "man_db.conf",
+    "perl",
+    "groff",
+    "rmt",
     // What an administrator demands of agents.
-    "claude-code", "codex",
+    "claude-code",
+    "codex",
 ];
 /// Directories of language runtimes, whose names carry versions.
 const ALLOWED_PREFIXES: &[&str] = &["java", "python", "nodejs"];
@@ -72,7 +134,11 @@ pub(crate) fn fill(tree: &Tree, plan: &Plan) -> Result<(), Error> {
         tree.file(&etc.join(name), content.as_bytes(), 0o644)?;
     }
     tree.link(&etc.join("mtab"), OsStr::new("/proc/self/mounts"))?;
-    if let Some(content) = fs::read_to_string("/etc/gitconfig").ok().as_deref().and_then(git_settings) {
+    if let Some(content) = fs::read_to_string("/etc/gitconfig")
+        .ok()
+        .as_deref()
+        .and_then(git_settings)
+    {
         tree.file(&etc.join("gitconfig"), content.as_bytes(), 0o644)?;
     }
     Ok(())
@@ -80,7 +146,9 @@ pub(crate) fn fill(tree: &Tree, plan: &Plan) -> Result<(), Error> {
 
 /// Decides what becomes of one path. What is absent, unreadable for everybody, or neither file nor directory is left out.
 fn entry(path: &Path) -> Entry {
-    let Ok(link) = fs::symlink_metadata(path) else { return Entry::Nothing };
+    let Ok(link) = fs::symlink_metadata(path) else {
+        return Entry::Nothing;
+    };
     if link.is_symlink() {
         let target = fs::read_link(path).unwrap_or_default();
         if let Some(resolved) = textual(path, &target)
@@ -89,7 +157,9 @@ fn entry(path: &Path) -> Entry {
             return Entry::Link(target);
         }
     }
-    let Ok(meta) = fs::metadata(path) else { return Entry::Nothing };
+    let Ok(meta) = fs::metadata(path) else {
+        return Entry::Nothing;
+    };
     let mode = meta.permissions().mode();
     if meta.is_dir() && mode & 0o005 == 0o005 {
         return Entry::Bind;
@@ -120,7 +190,11 @@ fn textual(link: &Path, target: &Path) -> Option<PathBuf> {
 fn synthetic(plan: &Plan) -> Vec<(&'static str, String)> {
     let who = &plan.identity;
     // A line break or colon would start another field or entry.
-    let clean = |text: &str| text.chars().filter(|c| !c.is_control() && *c != ':').collect::<String>();
+    let clean = |text: &str| {
+        text.chars()
+            .filter(|c| !c.is_control() && *c != ':')
+            .collect::<String>()
+    };
     let (user, group) = (clean(&who.user), clean(&who.group));
     let (home, shell) = (clean(&who.home.to_string_lossy()), clean(&who.shell.to_string_lossy()));
     let mut passwd = String::new();
@@ -146,8 +220,23 @@ fn synthetic(plan: &Plan) -> Vec<(&'static str, String)> {
 
 /// Settings of the system's git configuration that name no program, path of a key, host or credential.
 const GIT_SETTINGS: &[&str] = &[
-    "init.defaultbranch", "safe.directory", "core.autocrlf", "core.eol", "core.quotepath", "core.filemode", "core.symlinks", "core.precomposeunicode",
-    "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "color.ui", "advice.detachedhead", "gc.auto", "http.sslcainfo", "http.sslverify",
+    "init.defaultbranch",
+    "safe.directory",
+    "core.autocrlf",
+    "core.eol",
+    "core.quotepath",
+    "core.filemode",
+    "core.symlinks",
+    "core.precomposeunicode",
+    "pull.rebase",
+    "pull.ff",
+    "push.default",
+    "push.autosetupremote",
+    "color.ui",
+    "advice.detachedhead",
+    "gc.auto",
+    "http.sslcainfo",
+    "http.sslverify",
 ];
 
 /// Our own spelling of what a git configuration says, with the settings of [`GIT_SETTINGS`] only. `None` if nothing is left.
@@ -160,7 +249,9 @@ fn git_settings(text: &str) -> Option<String> {
         } else if let Some((key, value)) = line.split_once('=') {
             let (key, value) = (key.trim().to_lowercase(), value.trim());
             let known = GIT_SETTINGS.contains(&format!("{section}.{key}").as_str());
-            let plain = value.chars().all(|c| c.is_ascii_alphanumeric() || "/._-*+@ ".contains(c));
+            let plain = value
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "/._-*+@ ".contains(c));
             if known && plain && !value.is_empty() {
                 out += &format!("[{section}]\n\t{key} = {value}\n");
             }
@@ -174,7 +265,10 @@ pub(crate) fn present(path: &Path) -> Result<bool, Error> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(Error::Source(path.into(), Errno::from_raw(e.raw_os_error().unwrap_or(0)))),
+        Err(e) => Err(Error::Source(
+            path.into(),
+            Errno::from_raw(e.raw_os_error().unwrap_or(0)),
+        )),
     }
 }
 
@@ -184,7 +278,24 @@ mod tests {
 
     #[test]
     fn nothing_secret_is_on_the_list() {
-        for secret in ["shadow", "gshadow", "sudoers", "ssh", "ssl", "ssl/private", "pki", "pki/tls", "machine-id", "npmrc", "pip.conf", "fstab", "environment", "wireguard", "NetworkManager", "krb5.keytab"] {
+        for secret in [
+            "shadow",
+            "gshadow",
+            "sudoers",
+            "ssh",
+            "ssl",
+            "ssl/private",
+            "pki",
+            "pki/tls",
+            "machine-id",
+            "npmrc",
+            "pip.conf",
+            "fstab",
+            "environment",
+            "wireguard",
+            "NetworkManager",
+            "krb5.keytab",
+        ] {
             assert!(!ALLOWED.contains(&secret), "{secret}");
             assert!(!ALLOWED_PREFIXES.iter().any(|p| secret.starts_with(p)), "{secret}");
         }
@@ -193,7 +304,10 @@ mod tests {
     #[test]
     fn links_resolve_by_text() {
         let t = |link: &str, target: &str| textual(Path::new(link), Path::new(target));
-        assert_eq!(t("/etc/os-release", "../usr/lib/os-release"), Some("/usr/lib/os-release".into()));
+        assert_eq!(
+            t("/etc/os-release", "../usr/lib/os-release"),
+            Some("/usr/lib/os-release".into())
+        );
         assert_eq!(t("/etc/x", "/usr/../root/x"), Some("/root/x".into()));
         assert_eq!(t("/etc/x", "../../x"), None);
     }
@@ -219,7 +333,10 @@ mod tests {
     #[test]
     fn git_settings_name_no_program() {
         let text = "[core]\n\tpager = less\n\tautocrlf = input\n[credential]\n\thelper = store\n[safe]\ndirectory = *\n[url \"https://t@h/\"]\ninsteadOf = git:\n[alias]\nx = !sh\n";
-        assert_eq!(git_settings(text).unwrap(), "[core]\n\tautocrlf = input\n[safe]\n\tdirectory = *\n");
+        assert_eq!(
+            git_settings(text).unwrap(),
+            "[core]\n\tautocrlf = input\n[safe]\n\tdirectory = *\n"
+        );
         assert_eq!(git_settings("[core]\nsshCommand = ssh\n"), None);
         assert_eq!(git_settings("[core]\nautocrlf = $(x)\n"), None);
     }

@@ -47,12 +47,18 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { last: Instant::now(), steps: Vec::new() }
+        Self {
+            last: Instant::now(),
+            steps: Vec::new(),
+        }
     }
 
     pub(crate) fn step(&mut self, name: &str) {
         let now = Instant::now();
-        self.steps.push((name.into(), u32::try_from((now - self.last).as_micros()).unwrap_or(u32::MAX)));
+        self.steps.push((
+            name.into(),
+            u32::try_from((now - self.last).as_micros()).unwrap_or(u32::MAX),
+        ));
         self.last = now;
     }
 }
@@ -62,7 +68,11 @@ const SYSTEM_LINKS: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"
 /// Directories of software that are shown where they exist.
 const SYSTEM: &[&str] = &["/usr", "/opt", "/nix/store", "/gnu/store"];
 /// Links of systems that keep their programs in a store.
-const STORE_LINKS: &[&str] = &["/run/current-system", "/run/booted-system", "/nix/var/nix/profiles/default"];
+const STORE_LINKS: &[&str] = &[
+    "/run/current-system",
+    "/run/booted-system",
+    "/nix/var/nix/profiles/default",
+];
 
 /// Builds the view and enters it. The calling process must be the only one in new user, mount and pid namespaces, with its ids
 /// mapped and all capabilities over them.
@@ -100,7 +110,10 @@ pub fn build(plan: &Plan) -> Result<View, Error> {
     tree.enter()?;
     clock.step("enter");
     let root = tree.into_root();
-    Ok(View { root, steps: clock.steps })
+    Ok(View {
+        root,
+        steps: clock.steps,
+    })
 }
 
 /// Makes the root itself read-only, once everything is in it.
@@ -138,7 +151,12 @@ fn system(tree: &Tree) -> Result<Vec<PathBuf>, Error> {
 fn writable(tree: &Tree, plan: &Plan) -> Result<(), Error> {
     let sizes = &plan.sizes;
     let (tmp, runtime) = (sizes.tmp.to_string(), sizes.runtime.to_string());
-    tree.mount(c"tmpfs", &[(c"mode", "1777"), (c"size", &tmp)], WRITABLE, Path::new("/tmp"))?;
+    tree.mount(
+        c"tmpfs",
+        &[(c"mode", "1777"), (c"size", &tmp)],
+        WRITABLE,
+        Path::new("/tmp"),
+    )?;
     tree.link(Path::new("/var/tmp"), "/tmp".as_ref())?;
     tree.link(Path::new("/var/run"), "/run".as_ref())?;
     let place = PathBuf::from(format!("/run/user/{}", plan.identity.uid));
@@ -155,7 +173,9 @@ fn of_the_host(tree: &Tree, plan: &Plan, mut shown: Vec<PathBuf>) -> Result<(), 
     let home = &plan.identity.home;
     for (what, root) in paths {
         // Visible already through a parent, unless the private home lies in between.
-        let visible = shown.iter().any(|parent| what.path.starts_with(parent) && !(home.starts_with(parent) && what.path.starts_with(home)));
+        let visible = shown
+            .iter()
+            .any(|parent| what.path.starts_with(parent) && !(home.starts_with(parent) && what.path.starts_with(home)));
         if visible && !root {
             continue;
         }

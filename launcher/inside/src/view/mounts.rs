@@ -27,16 +27,32 @@ const FSMOUNT_CLOEXEC: i64 = 1;
 pub(crate) fn file_system(kind: &CStr, options: &[(&CStr, &str)], attributes: u64) -> Result<OwnedFd, Errno> {
     let none = || Arg::Null;
     let kind = Arg::In(kind.to_bytes_with_nul());
-    let number = attempt::syscall(libc_numbers::FSOPEN, [kind, Arg::Int(FSOPEN_CLOEXEC), none(), none(), none(), none()])?;
+    let number = attempt::syscall(
+        libc_numbers::FSOPEN,
+        [kind, Arg::Int(FSOPEN_CLOEXEC), none(), none(), none(), none()],
+    )?;
     let context = owned(number)?;
     let fd = i64::from(context.as_raw_fd());
     for (key, value) in options {
         let value = CString::new(*value).map_err(|_| Errno::EINVAL)?;
         let (key, value) = (Arg::In(key.to_bytes_with_nul()), Arg::In(value.as_bytes_with_nul()));
-        attempt::syscall(libc_numbers::FSCONFIG, [Arg::Int(fd), Arg::Int(FSCONFIG_SET_STRING), key, value, Arg::Int(0), none()])?;
+        attempt::syscall(
+            libc_numbers::FSCONFIG,
+            [
+                Arg::Int(fd),
+                Arg::Int(FSCONFIG_SET_STRING),
+                key,
+                value,
+                Arg::Int(0),
+                none(),
+            ],
+        )?;
     }
     attempt::numbers(libc_numbers::FSCONFIG, &[fd, FSCONFIG_CMD_CREATE, 0, 0, 0])?;
-    owned(attempt::numbers(libc_numbers::FSMOUNT, &[fd, FSMOUNT_CLOEXEC, attributes as i64])?)
+    owned(attempt::numbers(
+        libc_numbers::FSMOUNT,
+        &[fd, FSMOUNT_CLOEXEC, attributes as i64],
+    )?)
 }
 
 fn owned(number: i64) -> Result<OwnedFd, Errno> {

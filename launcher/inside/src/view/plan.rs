@@ -31,7 +31,10 @@ pub struct Inode {
 
 impl From<&FileStat> for Inode {
     fn from(stat: &FileStat) -> Self {
-        Self { dev: stat.st_dev, ino: stat.st_ino }
+        Self {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+        }
     }
 }
 
@@ -47,7 +50,10 @@ pub struct ReadOnly {
 impl ReadOnly {
     /// A path whose identity does not matter.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), inode: None }
+        Self {
+            path: path.into(),
+            inode: None,
+        }
     }
 }
 
@@ -64,7 +70,11 @@ pub struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { tmp: 4 << 30, shm: 1 << 30, runtime: 64 << 20 }
+        Self {
+            tmp: 4 << 30,
+            shm: 1 << 30,
+            runtime: 64 << 20,
+        }
     }
 }
 
@@ -124,9 +134,18 @@ impl std::fmt::Display for PlanError {
         match self {
             Self::NotPlain(path) => write!(f, "{} is not an absolute path without `.` and `..`", path.display()),
             Self::Exposes { path, hidden } => {
-                write!(f, "{} cannot be visible in the session: it would show {}", path.display(), hidden.display())
+                write!(
+                    f,
+                    "{} cannot be visible in the session: it would show {}",
+                    path.display(),
+                    hidden.display()
+                )
             }
-            Self::Reserved(path) => write!(f, "{} is made by picktwo itself and cannot be shown from the host", path.display()),
+            Self::Reserved(path) => write!(
+                f,
+                "{} is made by picktwo itself and cannot be shown from the host",
+                path.display()
+            ),
         }
     }
 }
@@ -134,7 +153,21 @@ impl std::fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 /// Directories whose own content is made new for each session: a plan may name things below some of them, never them.
-const OWN: &[&str] = &["/", "/dev", "/dev/pts", "/dev/shm", "/etc", "/home", "/proc", "/run", "/run/picktwo", "/sys", "/tmp", "/var", "/var/tmp"];
+const OWN: &[&str] = &[
+    "/",
+    "/dev",
+    "/dev/pts",
+    "/dev/shm",
+    "/etc",
+    "/home",
+    "/proc",
+    "/run",
+    "/run/picktwo",
+    "/sys",
+    "/tmp",
+    "/var",
+    "/var/tmp",
+];
 /// Trees into which a plan may not reach at all.
 const OWN_TREES: &[&str] = &["/proc", "/sys", "/run/picktwo", "/dev/pts"];
 
@@ -148,7 +181,10 @@ impl Plan {
         let mut paths: Vec<&Path> = shown.collect();
         for path in &paths {
             if let Some(hidden) = self.hidden.iter().find(|h| h.starts_with(path) || path.starts_with(h)) {
-                return Err(PlanError::Exposes { path: path.to_path_buf(), hidden: hidden.clone() });
+                return Err(PlanError::Exposes {
+                    path: path.to_path_buf(),
+                    hidden: hidden.clone(),
+                });
             }
             if *path == self.identity.home.as_path() || self.identity.home.starts_with(path) {
                 return Err(PlanError::Reserved(path.to_path_buf()));
@@ -165,7 +201,14 @@ impl Plan {
                 return Err(PlanError::Reserved(path.to_path_buf()));
             }
         }
-        for path in [Some(&self.private_home), self.binary.as_ref().map(|b| &b.path), self.terminal.as_ref()].into_iter().flatten() {
+        for path in [
+            Some(&self.private_home),
+            self.binary.as_ref().map(|b| &b.path),
+            self.terminal.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        {
             if !plain(path) {
                 return Err(PlanError::NotPlain(path.clone()));
             }
@@ -178,9 +221,15 @@ impl Plan {
 pub(crate) fn plain(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let bytes = path.as_os_str().as_bytes();
-    let parts_are_names = path.components().skip(1).all(|c| matches!(c, std::path::Component::Normal(_)));
+    let parts_are_names = path
+        .components()
+        .skip(1)
+        .all(|c| matches!(c, std::path::Component::Normal(_)));
     // `components` drops `.` and doubled slashes by itself, so compare with what it understood.
-    path.is_absolute() && parts_are_names && !bytes.contains(&0) && path.components().as_path().as_os_str() == path.as_os_str()
+    path.is_absolute()
+        && parts_are_names
+        && !bytes.contains(&0)
+        && path.components().as_path().as_os_str() == path.as_os_str()
         && !bytes.windows(2).any(|w| w == b"//")
         && !bytes.windows(3).any(|w| w == b"/./")
         && (bytes.len() == 1 || !bytes.ends_with(b"/"))
@@ -192,7 +241,14 @@ mod tests {
 
     fn plan() -> Plan {
         Plan {
-            identity: Identity { uid: 1, gid: 1, user: "u".into(), group: "g".into(), home: "/home/u".into(), shell: "/bin/sh".into() },
+            identity: Identity {
+                uid: 1,
+                gid: 1,
+                user: "u".into(),
+                group: "g".into(),
+                home: "/home/u".into(),
+                shell: "/bin/sh".into(),
+            },
             roots: vec![ReadOnly::new("/home/u/work")],
             read_only: vec![ReadOnly::new("/opt/tool")],
             files: vec![],
@@ -213,7 +269,12 @@ mod tests {
 
     #[test]
     fn state_and_policy_cannot_be_shown() {
-        for path in ["/home/u/.local", "/home/u/.config", "/home/u/.config/picktwo/x", "/home/u/.local/state/picktwo"] {
+        for path in [
+            "/home/u/.local",
+            "/home/u/.config",
+            "/home/u/.config/picktwo/x",
+            "/home/u/.local/state/picktwo",
+        ] {
             let mut plan = plan();
             plan.read_only.push(ReadOnly::new(path));
             assert!(matches!(plan.check(), Err(PlanError::Exposes { .. })), "{path}");
@@ -222,7 +283,18 @@ mod tests {
 
     #[test]
     fn home_its_ancestors_and_own_directories_are_reserved() {
-        for path in ["/home/u", "/home", "/", "/tmp", "/proc", "/proc/sys", "/sys/kernel", "/dev", "/etc", "/run/picktwo/bin"] {
+        for path in [
+            "/home/u",
+            "/home",
+            "/",
+            "/tmp",
+            "/proc",
+            "/proc/sys",
+            "/sys/kernel",
+            "/dev",
+            "/etc",
+            "/run/picktwo/bin",
+        ] {
             let mut plan = plan();
             plan.hidden.clear();
             plan.roots.push(ReadOnly::new(path));

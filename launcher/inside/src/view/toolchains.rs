@@ -34,17 +34,26 @@ const KNOWN: &[(&str, &[&str])] = &[
     (".ghcup", &[".ghcup/bin", ".ghcup/ghc", ".ghcup/hls", ".ghcup/share"]),
     (".goenv", &[".goenv"]),
     (".jenv", &[".jenv"]),
-    (".juliaup", &[".juliaup", ".julia/juliaup", ".julia/packages", ".julia/artifacts"]),
+    (
+        ".juliaup",
+        &[".juliaup", ".julia/juliaup", ".julia/packages", ".julia/artifacts"],
+    ),
     (".krew", &[".krew/bin", ".krew/store"]),
     (".linuxbrew", &[".linuxbrew"]),
     (".local/pipx", &[".local/pipx"]),
     (".local/share/claude", &[".local/share/claude"]),
     (".local/share/cursor-agent", &[".local/share/cursor-agent"]),
     (".local/share/fnm", &[".local/share/fnm"]),
-    (".local/share/mise", &[".local/share/mise/installs", ".local/share/mise/shims"]),
+    (
+        ".local/share/mise",
+        &[".local/share/mise/installs", ".local/share/mise/shims"],
+    ),
     (".local/share/pipx", &[".local/share/pipx"]),
     (".local/share/pnpm", &[".local/share/pnpm"]),
-    (".local/share/pypoetry", &[".local/share/pypoetry/venv", ".local/share/pypoetry/python"]),
+    (
+        ".local/share/pypoetry",
+        &[".local/share/pypoetry/venv", ".local/share/pypoetry/python"],
+    ),
     (".local/share/uv", &[".local/share/uv/python", ".local/share/uv/tools"]),
     (".nodenv", &[".nodenv"]),
     (".npm-global", &[".npm-global"]),
@@ -91,13 +100,19 @@ const VARIABLES: &[(&str, &[&str])] = &[
 ];
 
 /// Shown in every session, or made new for it.
-const ELSEWHERE: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu", "/proc", "/sys", "/dev", "/etc", "/run", "/boot"];
+const ELSEWHERE: &[&str] = &[
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu", "/proc", "/sys", "/dev",
+    "/etc", "/run", "/boot",
+];
 /// How many entries of a directory of links are followed.
 const LINKS_MAX: usize = 512;
 
 /// The directories (and single files) to show, sorted, none below another.
 pub fn discover(search: &Search<'_>) -> Vec<PathBuf> {
-    let mut found = Found { search, paths: BTreeSet::new() };
+    let mut found = Found {
+        search,
+        paths: BTreeSet::new(),
+    };
     for (name, below) in VARIABLES {
         if let Some(value) = (search.variable)(name) {
             for part in *below {
@@ -113,7 +128,10 @@ pub fn discover(search: &Search<'_>) -> Vec<PathBuf> {
 
 /// What must be visible beside [`discover`]'s answer so that `program` can run: a name that PATH finds, or a path.
 pub fn for_program(program: &OsStr, search: &Search<'_>) -> Vec<PathBuf> {
-    let mut found = Found { search, paths: BTreeSet::new() };
+    let mut found = Found {
+        search,
+        paths: BTreeSet::new(),
+    };
     let candidates: Vec<PathBuf> = if Path::new(program).components().count() > 1 {
         vec![program.into()]
     } else {
@@ -151,16 +169,32 @@ impl Found<'_> {
     fn add(&mut self, path: &Path) {
         let Ok(path) = path.canonicalize() else { return };
         let broad = path.components().count() <= 2 && path.starts_with("/home");
-        if broad || path == Path::new("/") || self.search.home.starts_with(&path) || ELSEWHERE.iter().any(|e| path.starts_with(e)) {
+        if broad
+            || path == Path::new("/")
+            || self.search.home.starts_with(&path)
+            || ELSEWHERE.iter().any(|e| path.starts_with(e))
+        {
             return;
         }
-        if matches!(path.to_str(), Some("/tmp" | "/var" | "/var/tmp" | "/srv" | "/mnt" | "/media")) {
+        if matches!(
+            path.to_str(),
+            Some("/tmp" | "/var" | "/var/tmp" | "/srv" | "/mnt" | "/media")
+        ) {
             return;
         }
-        if self.search.hidden.iter().any(|h| h.starts_with(&path) || path.starts_with(h)) {
+        if self
+            .search
+            .hidden
+            .iter()
+            .any(|h| h.starts_with(&path) || path.starts_with(h))
+        {
             return;
         }
-        let readable = if path.is_dir() { fs::read_dir(&path).is_ok() } else { fs::File::open(&path).is_ok() };
+        let readable = if path.is_dir() {
+            fs::read_dir(&path).is_ok()
+        } else {
+            fs::File::open(&path).is_ok()
+        };
         if readable {
             self.paths.insert(path);
         }
@@ -168,8 +202,12 @@ impl Found<'_> {
 
     /// What of HOME is shown for a place of a known manager. `false`: not one of them.
     fn known(&mut self, path: &Path) -> bool {
-        let Ok(rest) = path.strip_prefix(self.search.home) else { return false };
-        let Some((_, shown)) = KNOWN.iter().find(|(place, _)| rest.starts_with(place)) else { return false };
+        let Ok(rest) = path.strip_prefix(self.search.home) else {
+            return false;
+        };
+        let Some((_, shown)) = KNOWN.iter().find(|(place, _)| rest.starts_with(place)) else {
+            return false;
+        };
         for part in *shown {
             self.add(&self.search.home.join(part));
         }
@@ -187,8 +225,14 @@ impl Found<'_> {
                 self.add(dir.parent().unwrap_or(dir));
             }
             // /srv/tool/bin belongs to /srv/tool; below HOME a parent may hold anything.
-            let of_a_package = dir.file_name() == Some(OsStr::new("bin")) && dir.components().count() > 3 && !dir.starts_with(self.search.home);
+            let of_a_package = dir.file_name() == Some(OsStr::new("bin"))
+                && dir.components().count() > 3
+                && !dir.starts_with(self.search.home);
             self.add(if of_a_package { dir.parent().unwrap_or(dir) } else { dir });
+        }
+        // A directory of the system's has thousands of entries, which lead to the system's own programs.
+        if ELSEWHERE.iter().any(|e| dir.starts_with(e)) {
+            return;
         }
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten().take(LINKS_MAX) {
             if entry.file_type().is_ok_and(|t| t.is_symlink())
@@ -202,16 +246,23 @@ impl Found<'_> {
 
     /// Shows the package that a program belongs to: its manager's place, its node_modules, its directory, or only the file.
     fn package(&mut self, program: &Path) {
-        let covered = self.paths.iter().any(|p| program.starts_with(p)) || ELSEWHERE.iter().any(|e| program.starts_with(e));
+        let covered =
+            self.paths.iter().any(|p| program.starts_with(p)) || ELSEWHERE.iter().any(|e| program.starts_with(e));
         if covered || self.known(program) {
             return;
         }
-        let modules = program.components().position(|c| c == Component::Normal(OsStr::new("node_modules")));
+        let modules = program
+            .components()
+            .position(|c| c == Component::Normal(OsStr::new("node_modules")));
         if let Some(position) = modules {
             return self.add(&program.components().take(position + 1).collect::<PathBuf>());
         }
         let Some(parent) = program.parent() else { return };
-        let depth = parent.strip_prefix(self.search.home).unwrap_or(parent).components().count();
+        let depth = parent
+            .strip_prefix(self.search.home)
+            .unwrap_or(parent)
+            .components()
+            .count();
         self.add(if depth > 2 { parent } else { program });
     }
 
@@ -242,7 +293,9 @@ mod tests {
 
     impl Home {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("picktwo-tools-{name}-{}", std::process::id())).join("home/u");
+            let path = std::env::temp_dir()
+                .join(format!("picktwo-tools-{name}-{}", std::process::id()))
+                .join("home/u");
             fs::create_dir_all(&path).unwrap();
             Self(path.canonicalize().unwrap())
         }
@@ -267,7 +320,10 @@ mod tests {
         }
 
         fn relative(&self, paths: Vec<PathBuf>) -> Vec<String> {
-            paths.iter().map(|p| p.strip_prefix(&self.0).unwrap_or(p).display().to_string()).collect()
+            paths
+                .iter()
+                .map(|p| p.strip_prefix(&self.0).unwrap_or(p).display().to_string())
+                .collect()
         }
     }
 
@@ -278,7 +334,11 @@ mod tests {
     }
 
     fn search<'a>(home: &'a Home, variable: &'a dyn Fn(&str) -> Option<OsString>, hidden: &'a [PathBuf]) -> Search<'a> {
-        Search { home: &home.0, variable, hidden }
+        Search {
+            home: &home.0,
+            variable,
+            hidden,
+        }
     }
 
     #[test]
@@ -297,7 +357,16 @@ mod tests {
     fn path_entries_that_are_home_or_hidden_are_not_shown() {
         let home = Home::new("broad");
         let state = home.dir(".local/state/picktwo");
-        let path = std::env::join_paths([home.0.clone(), home.0.parent().unwrap().into(), home.dir(".local"), state.join("bin"), "/usr/bin".into(), "/tmp".into(), "relative".into()]).unwrap();
+        let path = std::env::join_paths([
+            home.0.clone(),
+            home.0.parent().unwrap().into(),
+            home.dir(".local"),
+            state.join("bin"),
+            "/usr/bin".into(),
+            "/tmp".into(),
+            "relative".into(),
+        ])
+        .unwrap();
         home.dir(".local/state/picktwo/bin");
         let variable = |name: &str| (name == "PATH").then(|| path.clone());
         let found = discover(&search(&home, &variable, &[state]));
@@ -314,7 +383,10 @@ mod tests {
         let path: OsString = bin.into();
         let variable = |name: &str| (name == "PATH").then(|| path.clone());
         let found = discover(&search(&home, &variable, &[]));
-        assert_eq!(home.relative(found), [".local/bin", ".local/share/claude", ".npm/lib/node_modules"]);
+        assert_eq!(
+            home.relative(found),
+            [".local/bin", ".local/share/claude", ".npm/lib/node_modules"]
+        );
     }
 
     #[test]

@@ -17,7 +17,10 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+const DIRECTORY: OFlag = OFlag::O_PATH
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
 
 /// The new root.
 pub(crate) struct Tree {
@@ -28,7 +31,10 @@ impl Tree {
     /// Makes the root file system and mounts it over the present root, where nothing sees it before [`Tree::enter`].
     pub(crate) fn new() -> Result<Self, Error> {
         let options = [(c"mode", "0755"), (c"size", "16m"), (c"nr_inodes", "16k")];
-        let root = mounts::file_system(c"tmpfs", &options, WRITABLE).map_err(|errno| Error::FileSystem { kind: "tmpfs".into(), errno })?;
+        let root = mounts::file_system(c"tmpfs", &options, WRITABLE).map_err(|errno| Error::FileSystem {
+            kind: "tmpfs".into(),
+            errno,
+        })?;
         mounts::attach(root.as_fd(), sys::CWD, OsStr::new("/")).map_err(|errno| Error::Attach("/".into(), errno))?;
         Ok(Self { root })
     }
@@ -48,7 +54,9 @@ impl Tree {
 
     /// Opens what is at a path of the view, without following links.
     fn look(&self, path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
-        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let how = OpenHow::new()
+            .flags(flags)
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
         openat2(&self.root, &relative(path), how)
     }
 
@@ -82,8 +90,13 @@ impl Tree {
     }
 
     fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Error> {
-        let name = path.file_name().ok_or_else(|| Error::File(path.into(), Errno::EINVAL))?;
-        Ok((self.directory(path.parent().unwrap_or(Path::new("/")), 0o755)?, name.into()))
+        let name = path
+            .file_name()
+            .ok_or_else(|| Error::File(path.into(), Errno::EINVAL))?;
+        Ok((
+            self.directory(path.parent().unwrap_or(Path::new("/")), 0o755)?,
+            name.into(),
+        ))
     }
 
     /// A new file of the view.
@@ -92,7 +105,9 @@ impl Tree {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let failed = |errno| Error::File(path.into(), errno);
         let fd = openat(&parent, name.as_os_str(), flags, Mode::from_bits_truncate(mode)).map_err(failed)?;
-        File::from(fd).write_all(content).map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(0))))
+        File::from(fd)
+            .write_all(content)
+            .map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(0))))
     }
 
     /// A symbolic link of the view.
@@ -104,16 +119,26 @@ impl Tree {
     /// The parent and name of the place where a mount goes; what it covers is made where it is missing.
     fn place(&self, path: &Path, directory: bool) -> Result<(OwnedFd, OsString), Error> {
         let (parent, name) = self.parent(path)?;
-        let failed = |errno| if directory { Error::Directory(path.into(), errno) } else { Error::File(path.into(), errno) };
+        let failed = |errno| {
+            if directory {
+                Error::Directory(path.into(), errno)
+            } else {
+                Error::File(path.into(), errno)
+            }
+        };
         match nix::sys::stat::fstatat(&parent, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Err(Errno::ENOENT) if directory => mkdirat(&parent, name.as_os_str(), Mode::from_bits_truncate(0o755)).map_err(failed)?,
+            Err(Errno::ENOENT) if directory => {
+                mkdirat(&parent, name.as_os_str(), Mode::from_bits_truncate(0o755)).map_err(failed)?
+            }
             Err(Errno::ENOENT) => {
                 let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
                 drop(openat(&parent, name.as_os_str(), flags, Mode::from_bits_truncate(0o644)).map_err(failed)?);
             }
             Err(errno) => return Err(failed(errno)),
             Ok(stat) if kind(&stat) == SFlag::S_IFLNK => return Err(Error::LinkInTheWay(path.into())),
-            Ok(stat) if directory != (kind(&stat) == SFlag::S_IFDIR) => return Err(failed(if directory { Errno::ENOTDIR } else { Errno::EISDIR })),
+            Ok(stat) if directory != (kind(&stat) == SFlag::S_IFDIR) => {
+                return Err(failed(if directory { Errno::ENOTDIR } else { Errno::EISDIR }));
+            }
             Ok(_) => {}
         }
         Ok((parent, name))
@@ -145,7 +170,12 @@ impl Tree {
     /// Shows a device node: usable, but its metadata is not changeable.
     pub(crate) fn bind_device(&self, source: &Path, place: &Path) -> Result<(), Error> {
         let failed = |errno| Error::Source(source.into(), errno);
-        let fd = open(source, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed)?;
+        let fd = open(
+            source,
+            OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(failed)?;
         let stat = fstat(&fd).map_err(failed)?;
         if kind(&stat) != SFlag::S_IFCHR {
             return Err(failed(Errno::ENODEV));
@@ -161,9 +191,18 @@ impl Tree {
     }
 
     /// Mounts a new file system of the session's own.
-    pub(crate) fn mount(&self, fs: &CStr, options: &[(&CStr, &str)], attributes: u64, place: &Path) -> Result<(), Error> {
+    pub(crate) fn mount(
+        &self,
+        fs: &CStr,
+        options: &[(&CStr, &str)],
+        attributes: u64,
+        place: &Path,
+    ) -> Result<(), Error> {
         let made = mounts::file_system(fs, options, attributes);
-        let fs = made.map_err(|errno| Error::FileSystem { kind: fs.to_string_lossy().into_owned(), errno })?;
+        let fs = made.map_err(|errno| Error::FileSystem {
+            kind: fs.to_string_lossy().into_owned(),
+            errno,
+        })?;
         self.attach(&fs, place, true)
     }
 
@@ -174,8 +213,12 @@ impl Tree {
 
     /// Covers a file or directory of a mounted file system with an empty one that nobody can open. Absent ones need no cover.
     pub(crate) fn mask(&self, cover: &Path, path: &Path) -> Result<(), Error> {
-        let Ok(_) = self.look(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC) else { return Ok(()) };
-        let source = self.look(cover, OFlag::O_PATH | OFlag::O_CLOEXEC).map_err(|errno| Error::Source(cover.into(), errno))?;
+        let Ok(_) = self.look(path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC) else {
+            return Ok(());
+        };
+        let source = self
+            .look(cover, OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .map_err(|errno| Error::Source(cover.into(), errno))?;
         let stat = fstat(&source).map_err(|errno| Error::Source(cover.into(), errno))?;
         self.bind(&source, &stat, cover, path, INFORMATION)
     }
@@ -183,7 +226,9 @@ impl Tree {
 
 /// Opens a path of the host that has no link in it, or had none when it was decided on.
 fn open_plain(path: &Path) -> Result<(OwnedFd, FileStat), Error> {
-    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     let failed = |errno| match errno {
         Errno::ELOOP => Error::Changed(path.into()),
         errno => Error::Source(path.into(), errno),
@@ -204,5 +249,9 @@ fn kind(stat: &FileStat) -> SFlag {
 
 fn relative(path: &Path) -> PathBuf {
     let stripped = path.strip_prefix("/").unwrap_or(path);
-    if stripped.as_os_str().is_empty() { ".".into() } else { stripped.into() }
+    if stripped.as_os_str().is_empty() {
+        ".".into()
+    } else {
+        stripped.into()
+    }
 }
