@@ -146,7 +146,9 @@ impl Access {
         self
     }
 
-    /// Lets signals leave the domain: for a supervisor that ends processes which were started before its own domain.
+    /// Lets signals leave the domain: for a process that started others *before* this domain and whose end must be theirs. The
+    /// signal of a parent's death ([`crate::process::parent_death_kill`]) counts as sent by the parent: the scope would hold it back
+    /// from children that are not below the domain, and they would live on.
     pub fn allow_signals(mut self) -> Access {
         self.scope_signals = false;
         self

@@ -126,3 +126,6 @@ fn close_range(first: u32, last: u32) -> Result<()> {
     let rc = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     Errno::result(rc).map(drop).map_err(|errno| Error::CloseRange { first, last, errno })
 }
+
+#[cfg(test)]
+mod tests;

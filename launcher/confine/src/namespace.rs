@@ -110,3 +110,6 @@ pub fn join(namespaces: &NamespaceFds) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

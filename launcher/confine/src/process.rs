@@ -232,6 +232,8 @@ pub fn fork_bound(what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
 /// parent, made by the parent before the fork: unlike `getppid`, it is right in a new pid namespace, too.
 ///
 /// "The parent" is the *thread* that forked (PR_SET_PDEATHSIG(2const)). The setting survives exec, unless the exec gains privileges.
+/// It has no effect while the parent's Landlock domain keeps signals inside and does not contain this process: see
+/// [`crate::landlock::Access::allow_signals`].
 pub fn parent_death_kill(parent: BorrowedFd<'_>) -> Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| Error::ProcessControl { option: "PR_SET_PDEATHSIG", errno })?;
     match ended(parent, 0) {
@@ -322,13 +324,7 @@ fn prepare_role(exe: OwnedFd, channel: Channel) -> Result<OwnedFd> {
         .open(dev_null)
         .map_err(|e| Error::Open { path: dev_null.into(), errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })?;
     // First out of the way of the fixed numbers, then onto them.
-    let above = |fd: BorrowedFd<'_>| {
-        let rc = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(channel::PARENT_FD + 1));
-        let number = rc.map_err(|errno| Error::Duplicate { fd: fd.as_raw_fd(), errno })?;
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        Ok::<_, Error>(unsafe { OwnedFd::from_raw_fd(number) })
-    };
-    let (null, exe, channel) = (above(null.as_fd())?, above(exe.as_fd())?, above(channel.as_fd())?);
+    let (null, exe, channel) = (move_above(null.into())?, move_above(exe)?, move_above(channel.into())?);
     for (from, to) in [(&null, 0), (&null, 1), (&null, 2), (&channel, channel::PARENT_FD)] {
         // SAFETY: replaces a standard descriptor or the fixed channel number in a process that is about to exec; the owned
         // descriptors above all have other numbers.
@@ -340,6 +336,11 @@ fn prepare_role(exe: OwnedFd, channel: Channel) -> Result<OwnedFd> {
     // The sweep closed these numbers already.
     std::mem::forget((null, channel));
     Ok(exe)
+}
+
+/// The same descriptor under a number above the fixed ones.
+fn move_above(fd: OwnedFd) -> Result<OwnedFd> {
+    crate::sys::duplicate_above(fd.as_fd(), channel::PARENT_FD + 1).map_err(|errno| Error::Duplicate { fd: fd.as_raw_fd(), errno })
 }
 
 /// Starts a role as a child that ends with the calling thread: in a session of its own, so that the terminal's signals do not
@@ -368,3 +369,6 @@ pub fn set_name(name: &str) -> Result<()> {
 pub fn set_dumpable(dumpable: bool) -> Result<()> {
     nix::sys::prctl::set_dumpable(dumpable).map_err(|errno| Error::ProcessControl { option: "PR_SET_DUMPABLE", errno })
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,13 @@ impl SelfCheck {
     }
 }
 
+impl std::os::fd::AsFd for SelfCheck {
+    /// What a sweep of descriptors before the lock must keep.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.status.as_fd()
+    }
+}
+
 /// The calls that a process under `filter` must be refused, out of a fixed set whose members are harmless and answer something
 /// else where no filter is installed.
 pub fn denied_by(filter: &Filter) -> Vec<Denied> {
