@@ -118,7 +118,7 @@ impl Forward<'_> {
                     record,
                     recorder: self.recorder.clone(),
                     path: self.call.path.to_owned(),
-                    limit: self.limits.silence,
+                    limits: *self.limits,
                 };
                 let mut response = Response::new(Payload::Reply(Box::new(Reply::new(body, link, frame))));
                 let headers = response.headers_mut();

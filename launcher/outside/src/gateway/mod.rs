@@ -38,6 +38,7 @@ mod target;
 mod tests;
 mod tls;
 
+pub use probes::ids as probe_ids;
 pub use role::{main_role, serve_unconfined};
 pub use target::BaseError;
 
@@ -85,11 +86,14 @@ pub struct Limits {
     pub first_byte: Duration,
     /// Between two pieces of its answer.
     pub silence: Duration,
+    /// Bytes of one stream.
+    pub stream: u64,
 }
 
 impl Default for Limits {
-    /// What the agents themselves declare: 600 s.
+    /// What the agents themselves declare: 600 s. The longest stream that models give is below a fifth of 256 MiB.
     fn default() -> Self {
-        Self { first_byte: Duration::from_secs(600), silence: reply::SILENCE }
+        let patience = Duration::from_secs(600);
+        Self { first_byte: patience, silence: patience, stream: 256 << 20 }
     }
 }

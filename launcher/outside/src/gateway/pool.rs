@@ -23,8 +23,8 @@ use tokio_rustls::client::TlsStream;
 
 /// For one connection, TLS included. `outside` gives up by itself within that time.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
-/// How much longer `outside` is waited for.
-const GRACE: Duration = Duration::from_secs(3);
+/// How much longer `outside` is waited for: the name has to be resolved, too.
+const GRACE: Duration = Duration::from_secs(8);
 /// Unused connections that are kept for an upstream, and for how long.
 const IDLE: usize = 4;
 const KEEP: Duration = Duration::from_secs(55);

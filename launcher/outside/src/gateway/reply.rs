@@ -1,5 +1,6 @@
 //! An answer that passes through as a stream.
 
+use super::Limits;
 use super::events::{Broken, Events, error_event};
 use super::pool::{Link, Pool};
 use super::record::{CallRecord, Recorder};
@@ -8,13 +9,7 @@ use picktwo_wire::gateway::Protocol;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::time::{Instant, Sleep};
-
-/// Longest silence in a stream; the agents themselves wait that long.
-pub(crate) const SILENCE: Duration = Duration::from_secs(600);
-/// Bytes of one stream. The longest answers that models give are below a fifth of it.
-const MAX_STREAM: u64 = 256 << 20;
 
 /// A stream of the upstream on its way to the agent.
 pub(crate) struct Reply {
@@ -29,7 +24,7 @@ pub(crate) struct Reply {
     path: String,
     silence: Pin<Box<Sleep>>,
     last: Instant,
-    limit: Duration,
+    limits: Limits,
 }
 
 /// What a stream needs besides its source.
@@ -41,16 +36,16 @@ pub(crate) struct Frame {
     pub(crate) record: CallRecord,
     pub(crate) recorder: Recorder,
     pub(crate) path: String,
-    pub(crate) limit: Duration,
+    pub(crate) limits: Limits,
 }
 
 impl Reply {
     /// Passes on what comes over `link`.
     pub(crate) fn new(incoming: Incoming, link: Link, frame: Frame) -> Self {
-        let Frame { pool, events, protocol, responses, record, recorder, path, limit } = frame;
+        let Frame { pool, events, protocol, responses, record, recorder, path, limits } = frame;
         let source = Some((incoming, link));
-        let silence = Box::pin(tokio::time::sleep(limit));
-        Self { source, pool, events, protocol, responses, record, recorder, path, silence, last: Instant::now(), limit }
+        let silence = Box::pin(tokio::time::sleep(limits.silence));
+        Self { source, pool, events, protocol, responses, record, recorder, path, silence, last: Instant::now(), limits }
     }
 
     /// Whether everything was passed on.
@@ -67,8 +62,9 @@ impl Reply {
                     self.last = Instant::now();
                     let Ok(data) = frame.into_data() else { continue };
                     self.record.received += data.len() as u64;
-                    if self.record.received > MAX_STREAM {
-                        return Poll::Ready(Some(self.cut(502, "too-large", "the upstream's stream is larger than 256 MiB")));
+                    if self.record.received > self.limits.stream {
+                        let reason = format!("the upstream's stream is larger than {} bytes", self.limits.stream);
+                        return Poll::Ready(Some(self.cut(502, "too-large", &reason)));
                     }
                     match self.events.push(data) {
                         Ok(bytes) if bytes.is_empty() => {}
@@ -91,12 +87,12 @@ impl Reply {
                     });
                 }
                 Poll::Pending => {
-                    let due = self.last + self.limit;
+                    let due = self.last + self.limits.silence;
                     if self.silence.deadline() < due {
                         self.silence.as_mut().reset(due);
                     }
                     ready!(self.silence.as_mut().poll(cx));
-                    let reason = format!("the upstream was silent for {} s in the middle of its answer", self.limit.as_secs());
+                    let reason = format!("the upstream was silent for {} s in the middle of its answer", self.limits.silence.as_secs());
                     return Poll::Ready(Some(self.cut(504, "upstream", &reason)));
                 }
             }

@@ -16,25 +16,19 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Descriptors for at most 64 connections of agents, as many to upstreams, and the process's own.
 const DESCRIPTORS: u64 = 512;
+/// Exit code of a gateway that failed.
+const FAILED: u8 = 125;
 
 /// Runs the gateway's process: fd 3 is the channel to `outside`, whose first message, `{}`, brings the channel to the launcher.
 /// Returns when the launcher has closed that channel.
 pub fn main_role() -> ExitCode {
-    let outside = match Channel::from_parent() {
-        Ok(channel) => channel,
-        Err(_) => return ExitCode::from(125),
+    let run = || {
+        let outside = Channel::from_parent()?;
+        let launcher = launcher(&outside)?;
+        run(launcher, outside)
     };
-    let launcher = match launcher(&outside) {
-        Ok(launcher) => launcher,
-        Err(_) => return ExitCode::from(125),
-    };
-    // A second handle for the last words: the first one belongs to the event loop then.
-    let words = launcher.as_raw_fd();
-    let _ = words;
-    match run(launcher, outside) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(()) => ExitCode::from(125),
-    }
+    // There is no one left to tell the error to: the launcher was told what concerns it.
+    if run().is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
 /// The launcher's channel, from the first message of `outside`.
@@ -47,27 +41,25 @@ fn launcher(outside: &Channel) -> Result<Channel, Error> {
     fds.pop().map(Channel::from).ok_or(Error::Unexpected("no descriptor"))
 }
 
-fn run(launcher: Channel, outside: Channel) -> Result<(), ()> {
-    let failed = |launcher: &Channel, error: &Error| {
-        if let Ok(message) = picktwo_wire::encode(&FromGateway::Failed { reason: format!("gateway: {error}") }) {
-            let _ = launcher.try_send(&message, &[]);
-        }
-    };
+fn run(launcher: Channel, outside: Channel) -> Result<(), Error> {
     let started = lock(&launcher, &outside).and_then(|runtime| Ok((runtime, start(&launcher)?)));
-    let (runtime, (start, listener)) = match started {
-        Ok(started) => started,
-        Err(error) => {
-            failed(&launcher, &error);
-            return Err(());
-        }
-    };
+    let (runtime, (start, listener)) = started.inspect_err(|error| tell_failure(&launcher, error))?;
     if !start.probes.is_empty() {
         return start.probes.iter().try_for_each(|id| {
-            let message = picktwo_wire::encode(&probes::run(id)).map_err(drop)?;
-            launcher.send(&message, &[]).map_err(drop)
+            let message = picktwo_wire::encode(&probes::run(id)).map_err(Error::Message)?;
+            Ok(launcher.send(&message, &[])?)
         });
     }
-    serve_on(runtime, launcher, outside, start, listener, Limits::default()).map_err(drop)
+    let listener = listener.ok_or(Error::Unexpected("a start message without a listening socket"));
+    let listener = listener.inspect_err(|error| tell_failure(&launcher, error))?;
+    runtime.block_on(serve(launcher, outside, start, TcpListener::from(listener), Limits::default()))
+}
+
+/// Tells the launcher why nothing is served.
+pub(super) fn tell_failure(launcher: &Channel, error: &Error) {
+    if let Ok(message) = picktwo_wire::encode(&FromGateway::Failed { reason: format!("gateway: {error}") }) {
+        let _ = launcher.try_send(&message, &[]);
+    }
 }
 
 /// Locks the process and checks it from inside. The event loop is made first: it needs descriptors of its own.
@@ -91,10 +83,10 @@ fn lock(launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
 
 /// What must fail after the lock, each for one thing that this process must not have.
 const DENIED: &[Denied] = &[
-    Denied { name: "socket", nr: nix::libc::SYS_socket, args: [2, 1, 0, 0, 0, 0], errno: Errno::EPERM },
-    Denied { name: "connect", nr: nix::libc::SYS_connect, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EPERM },
-    Denied { name: "openat", nr: nix::libc::SYS_openat, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EPERM },
-    Denied { name: "execve", nr: nix::libc::SYS_execve, args: [0, 0, 0, 0, 0, 0], errno: Errno::EPERM },
+    Denied { name: "socket", nr: nix::libc::SYS_socket, args: [2, 1, 0, 0, 0, 0], errno: Errno::EACCES },
+    Denied { name: "connect", nr: nix::libc::SYS_connect, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
+    Denied { name: "openat", nr: nix::libc::SYS_openat, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
+    Denied { name: "execve", nr: nix::libc::SYS_execve, args: [0, 0, 0, 0, 0, 0], errno: Errno::EACCES },
 ];
 
 /// Says that the process is locked and takes the start message.
@@ -106,18 +98,6 @@ fn start(launcher: &Channel) -> Result<(GatewayStart, Option<OwnedFd>), Error> {
     let start: GatewayStart = picktwo_wire::decode(&message).map_err(Error::Message)?;
     message.fill(0);
     Ok((start, fds.pop()))
-}
-
-fn serve_on(
-    runtime: Runtime,
-    launcher: Channel,
-    outside: Channel,
-    start: GatewayStart,
-    listener: Option<OwnedFd>,
-    limits: Limits,
-) -> Result<(), Error> {
-    let listener = TcpListener::from(listener.ok_or(Error::Unexpected("a start message without a listening socket"))?);
-    runtime.block_on(serve(launcher, outside, start, listener, limits))
 }
 
 /// Runs the same server in a thread of a process that is not locked: for tests and measurements.

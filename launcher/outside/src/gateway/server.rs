@@ -8,6 +8,7 @@ use super::payload::Payload;
 use super::pool::Pool;
 use super::record::Recorder;
 use super::refusal::Refusal;
+use super::role::tell_failure;
 use super::route::{self, Ask, Call};
 use super::target::{self, Target};
 use super::{Error, Limits};
@@ -63,7 +64,8 @@ pub(crate) async fn serve(
     listener: std::net::TcpListener,
     limits: Limits,
 ) -> Result<(), Error> {
-    let targets: Vec<Target> = start.upstreams.iter().map(Target::new).collect::<Result<_, _>>().map_err(Error::Upstream)?;
+    let targets: Result<Vec<Target>, _> = start.upstreams.iter().map(Target::new).collect();
+    let targets = targets.map_err(Error::Upstream).inspect_err(|error| tell_failure(&launcher, error))?;
     let listening = |e| Error::Socket("listening socket", e);
     listener.set_nonblocking(true).map_err(listening)?;
     let listener = TcpListener::from_std(listener).map_err(listening)?;

@@ -111,7 +111,8 @@ fn mutate(body: &mut Value, random: &mut Random, pieces: &[Value]) {
     containers(body, String::new(), &mut places);
     let place = random.pick(&places).clone();
     let piece = random.pick(pieces).clone();
-    let other = body.pointer(random.pick(&places)).cloned().unwrap_or(Value::Null);
+    let from: &String = random.pick(&places);
+    let other = body.pointer(from).cloned().unwrap_or(Value::Null);
     let value = match random.below(4) {
         0 => other,
         1 => json!(random.pick(TYPES)),

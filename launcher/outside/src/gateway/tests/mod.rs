@@ -7,6 +7,7 @@ mod fuzz;
 mod parser;
 mod seen;
 mod streams;
+mod tls;
 mod upstreams;
 
 use super::check::rewrite;
