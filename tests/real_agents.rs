@@ -91,7 +91,11 @@ fn script(agent: Agent, scene: &Scene, pages: &Pages, toggled: &Gate, answered: 
     let out = scene.work().join("out.txt");
     let question = json!({"url": pages.url("/limits"), "question": "How many widgets may a frobnicator hold?"});
     Script::new()
-        .then(agent.read(&scene.work().join("notes.txt")))
+        .then(
+            agent
+                .read(&scene.work().join("notes.txt"))
+                .expecting("no web tools but picktwo's", move |s| agent.offers_no_web_of_its_own(s)),
+        )
         .then(
             agent
                 .write(&out, "refused")

@@ -1,8 +1,18 @@
 //! The real agents: where they are installed, how they are told what to do, and how each calls its tools.
 
-use crate::model::{Seen, Turn};
+use crate::{
+    model::{Seen, Turn},
+    scene::Scene,
+};
+use picktwo_policies::{
+    diagnostics::Diagnostics,
+    model::{Placeholders, Seed, effective, stack},
+};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The pinned agents, as `tests/agents/install` puts them.
 #[derive(Clone, Debug)]
@@ -58,6 +68,15 @@ pub enum Agent {
     Codex,
 }
 
+/// How an agent is connected by its profile.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Arguments after the program's name.
+    pub arguments: Vec<String>,
+    /// Environment.
+    pub env: Vec<(String, String)>,
+}
+
 impl Agent {
     /// Its program.
     #[must_use]
@@ -72,11 +91,12 @@ impl Agent {
     #[must_use]
     pub fn arguments(self, prompt: &str) -> Vec<String> {
         let words: &[&str] = match self {
+            // The prompt first, as people type it: it must not be taken for one more value of a profile's option.
             Self::Claude => &[
-                "-p",
                 prompt,
+                "-p",
                 "--model",
-                "claude-sonnet-4-5",
+                "claude-sonnet-5-5",
                 "--dangerously-skip-permissions",
             ],
             Self::Codex => &[
@@ -91,58 +111,53 @@ impl Agent {
         words.iter().map(|w| (*w).to_owned()).collect()
     }
 
-    /// Arguments and environment that connect it to a model API at `url` and an MCP server `picktwo` that is `command`, and
-    /// keep it from everything else. A picktwo profile does this inside a session; this is for runs without.
-    #[must_use]
-    pub fn connection(self, url: &str, command: &[String]) -> (Vec<String>, Vec<(&'static str, String)>) {
-        let (program, arguments) = command.split_first().map_or(("", &[][..]), |(p, a)| (p.as_str(), a));
-        match self {
-            Self::Claude => {
-                let config = json!({"mcpServers": {"picktwo": {"command": program, "args": arguments}}});
-                let args = [
-                    "--mcp-config",
-                    &config.to_string(),
-                    "--strict-mcp-config",
-                    "--disallowedTools",
-                    "WebFetch,WebSearch",
-                ];
-                let env = [
-                    ("ANTHROPIC_BASE_URL", url),
-                    ("ANTHROPIC_API_KEY", "test-key"),
-                    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-                    ("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS", "1"),
-                    ("DISABLE_TELEMETRY", "1"),
-                    ("DISABLE_ERROR_REPORTING", "1"),
-                    ("DISABLE_AUTOUPDATER", "1"),
-                    ("ENABLE_TOOL_SEARCH", "false"),
-                ];
-                (
-                    args.map(str::to_owned).into(),
-                    env.map(|(k, v)| (k, v.to_owned())).into(),
-                )
-            }
-            Self::Codex => {
-                let provider = format!(
-                    "model_providers.picktwo={{name=\"picktwo\",base_url=\"{url}/v1\",wire_api=\"responses\",env_key=\"OPENAI_API_KEY\"}}"
-                );
-                let server = format!("mcp_servers.picktwo={{command={program:?},args={arguments:?}}}");
-                let settings = [
-                    "model_provider=\"picktwo\"",
-                    &provider,
-                    &server,
-                    "web_search=\"disabled\"",
-                    "analytics.enabled=false",
-                    "check_for_update_on_startup=false",
-                    "features.plugins=false",
-                    "features.apps=false",
-                ];
-                let args = settings
-                    .iter()
-                    .flat_map(|s| ["-c".to_owned(), (*s).to_owned()])
-                    .collect();
-                (args, vec![("OPENAI_API_KEY", "test-key".to_owned())])
-            }
+    /// What connects it to a model API at `url` and to an MCP server that is `picktwo mcp`, by its built-in profile, for a run
+    /// without a session: the arguments that stand before [`Self::arguments`], and the environment. The profile's files are
+    /// written into the scene.
+    ///
+    /// # Errors
+    /// The profile is unusable, or a file cannot be written.
+    pub fn connect(self, scene: &Scene, url: &str, picktwo: &Path) -> io::Result<Connection> {
+        let broken = |e: Diagnostics| io::Error::other(e.render(false));
+        let policy = effective(&stack(Some(self.program()), Vec::new()).map_err(broken)?).map_err(broken)?;
+        let profile = &policy.profile;
+        let text = |path: &Path| path.to_str().map(str::to_owned);
+        let files = scene.root().join("files");
+        let values = Placeholders {
+            gateway: Some(url.to_owned()),
+            key: profile
+                .key
+                .as_ref()
+                .map(|k| k.shape.replace("{random}", "0123456789abcdef")),
+            mcp: text(&files.join("mcp.json")),
+            picktwo: text(picktwo),
+            home: text(&scene.home()),
+            workspace: text(&scene.work()),
+            session: Some("none".into()),
+        };
+        let below = |root: &Path, list: &[Seed]| {
+            list.iter()
+                .filter_map(|f| Some((root.join(&f.path.value), f.fill(&values)?)))
+                .collect::<Vec<_>>()
+        };
+        for (path, content) in below(&files, &profile.files)
+            .into_iter()
+            .chain(below(&scene.home(), &profile.seed))
+        {
+            scene.write(path, content)?;
         }
+        for directory in &profile.state {
+            scene.directories(&scene.home().join(&directory.value))?;
+        }
+        let env = policy
+            .env
+            .set
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), values.expand(&value.value)?)));
+        Ok(Connection {
+            arguments: profile.arguments(&values),
+            env: env.collect(),
+        })
     }
 
     /// Reads a file.
@@ -182,6 +197,14 @@ impl Agent {
             Self::Claude => Turn::call("mcp__picktwo__web_fetch", arguments),
             Self::Codex => Turn::call("web_fetch", arguments),
         }
+    }
+
+    /// Whether none of the tools on offer makes the agent or its provider reach out by itself.
+    #[must_use]
+    pub fn offers_no_web_of_its_own(self, seen: &Seen) -> bool {
+        let own = |name: &str| matches!(name, "WebFetch" | "WebSearch" | "web_search");
+        let hosted = seen.body.to_string().contains(r#""type":"web_search"#);
+        !hosted && !seen.tools.iter().any(|t| own(&t.name))
     }
 
     /// Whether the newest result is an ordinary error of a write to a read-only file system.

@@ -16,12 +16,12 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
-/// Where scenes lie unless `PICKTWO_TEST_DIR` names another directory. Not /tmp: a session has its own, and Codex refuses
-/// parts of its work with a home below it.
-const BASE: &str = "/var/tmp";
+/// Where scenes lie in the user's real home, unless `PICKTWO_TEST_DIR` names a directory. Not in /tmp: a session has its own,
+/// and Codex refuses parts of its work with a home below it.
+const BASE: &str = ".cache/picktwo-tests";
 
 /// One scene; its directories go when it is dropped, unless the test failed or `PICKTWO_TEST_KEEP` is set.
 #[derive(Debug)]
@@ -41,16 +41,17 @@ impl Scene {
     pub fn new(picktwo: impl AsRef<Path>) -> io::Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let base = std::env::var_os("PICKTWO_TEST_DIR").map_or_else(|| PathBuf::from(BASE), PathBuf::from);
-        let root = base.join(format!("picktwo-test-{}-{n}", std::process::id()));
-        let (user, name) = ordinary_user()?;
+        let (user, account) = ordinary_user()?;
+        let base = std::env::var_os("PICKTWO_TEST_DIR").map_or_else(|| account.dir.join(BASE), PathBuf::from);
+        let started = UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs());
+        let root = base.join(format!("{started}-{}-{n}", std::process::id()));
         let scene = Self {
             picktwo: root.join("bin/picktwo"),
             root,
             user,
-            name,
+            name: account.name,
         };
-        scene.directory(&scene.root)?;
+        scene.directories(&scene.root)?;
         for part in ["bin", "home", "home/.config", "home/.config/picktwo", "work"] {
             scene.directory(&scene.root.join(part))?;
         }
@@ -64,8 +65,11 @@ impl Scene {
     }
 
     fn directory(&self, path: &Path) -> io::Result<()> {
-        DirBuilder::new().mode(0o700).create(path)?;
-        self.give(path)
+        match DirBuilder::new().mode(0o700).create(path) {
+            // Another scene was faster.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made.and_then(|()| self.give(path)),
+        }
     }
 
     fn give(&self, path: &Path) -> io::Result<()> {
@@ -113,12 +117,23 @@ impl Scene {
     /// Those of writing it.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()> {
         let path = self.work().join(path);
-        let mut missing: Vec<&Path> = path.ancestors().skip(1).take_while(|p| !p.exists()).collect();
-        while let Some(dir) = missing.pop() {
-            self.directory(dir)?;
+        if let Some(parent) = path.parent() {
+            self.directories(parent)?;
         }
         fs::write(&path, content)?;
         self.give(&path)
+    }
+
+    /// Makes a directory of the user's and those above it that are missing.
+    ///
+    /// # Errors
+    /// Those of making them.
+    pub fn directories(&self, path: &Path) -> io::Result<()> {
+        let mut missing: Vec<&Path> = path.ancestors().take_while(|p| !p.exists()).collect();
+        while let Some(dir) = missing.pop() {
+            self.directory(dir)?;
+        }
+        Ok(())
     }
 
     /// A program as that user, in the workspace, with a small environment.
@@ -214,11 +229,12 @@ impl Drop for Scene {
     }
 }
 
-/// Nobody else if we are an ordinary user ourselves.
-fn ordinary_user() -> io::Result<(Option<(Uid, Gid)>, String)> {
-    let own = User::from_uid(Uid::effective())?.map_or_else(|| "user".to_owned(), |u| u.name);
-    if !Uid::effective().is_root() {
-        return Ok((None, own));
+/// Whom to run as (nobody else if we are an ordinary user ourselves), and that user's account.
+fn ordinary_user() -> io::Result<(Option<(Uid, Gid)>, User)> {
+    let own = Uid::effective();
+    if !own.is_root() {
+        let account = User::from_uid(own)?.ok_or_else(|| io::Error::other(format!("user {own} has no account")))?;
+        return Ok((None, account));
     }
     let wanted = std::env::var("PICKTWO_TEST_USER").ok();
     let names: Vec<&str> = wanted
@@ -228,7 +244,7 @@ fn ordinary_user() -> io::Result<(Option<(Uid, Gid)>, String)> {
         if let Some(user) = User::from_name(name)?
             && !user.uid.is_root()
         {
-            return Ok((Some((user.uid, user.gid)), user.name));
+            return Ok((Some((user.uid, user.gid)), user));
         }
     }
     Err(io::Error::other(format!(

@@ -1,4 +1,5 @@
-//! The scripts of the real agents, played without picktwo: what fails here is the script or the agent, not the wall.
+//! The scripts of the real agents, played without a session but with the built-in profiles: what fails here is the
+//! script, the profile or the agent, not the wall.
 
 use picktwo_tests::{
     agents::{Agent, Install},
@@ -30,7 +31,11 @@ fn follow(agent: Agent) {
     scene.write("notes.txt", "the first note\n").unwrap();
     let out = scene.work().join("out.txt");
     let script = Script::new()
-        .then(agent.read(&scene.work().join("notes.txt")))
+        .then(
+            agent
+                .read(&scene.work().join("notes.txt"))
+                .expecting("no web tools but picktwo's", move |s| agent.offers_no_web_of_its_own(s)),
+        )
         .then(
             agent
                 .write(&out, "written")
@@ -52,13 +57,14 @@ fn follow(agent: Agent) {
             }),
         );
     let server = ModelServer::start(script).unwrap();
-    let mcp = scene.root().join("bin/picktwo").display().to_string();
-    let (connection, env) = agent.connection(&server.url(), &[mcp, "There are at most 4711 widgets.".into()]);
+    let connection = agent
+        .connect(&scene, &server.url(), &scene.root().join("bin/picktwo"))
+        .unwrap();
     let mut command = scene.command(install.bin().join(agent.program()));
     command
+        .args(connection.arguments)
         .args(agent.arguments("Do what the model says."))
-        .args(connection)
-        .envs(env)
+        .envs(connection.env)
         .env("PATH", format!("{}:/usr/bin:/bin", install.bin().display()));
     let finished = run::run(command, Duration::from_secs(120)).unwrap();
     assert_eq!(server.problems(), Vec::<String>::new(), "{}", finished.all());

@@ -1,5 +1,5 @@
 //! `picktwo mcp` without a session: the real MCP server in front of a launcher that is played by a thread and gives every
-//! fetch the answer in its first argument. For checking agents and their scripts without any confinement.
+//! fetch the same answer. For checking agents and their scripts without any confinement.
 
 use picktwo_agent::{client::Client, mcp};
 use std::{
@@ -8,6 +8,8 @@ use std::{
     process::ExitCode,
     thread,
 };
+
+const ANSWER: &str = "There are at most 4711 widgets.";
 
 fn main() -> ExitCode {
     match serve() {
@@ -20,14 +22,13 @@ fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    let answer = std::env::args().nth(1).unwrap_or_default();
     let path = std::env::temp_dir().join(format!("picktwo-fake-session-{}.sock", std::process::id()));
     let listener = UnixListener::bind(&path)?;
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut line = String::new();
             if BufReader::new(&stream).read_line(&mut line).is_ok() {
-                let _ = writeln!(stream, "{}", reply(&line, &answer));
+                let _ = writeln!(stream, "{}", reply(&line));
             }
         }
     });
@@ -36,10 +37,10 @@ fn serve() -> io::Result<()> {
     served.and(removed)
 }
 
-fn reply(request: &str, text: &str) -> serde_json::Value {
+fn reply(request: &str) -> serde_json::Value {
     let request: serde_json::Value = serde_json::from_str(request).unwrap_or_default();
     serde_json::json!({"is": "answer", "answer": {
-        "answer": [{"kind": "text", "headings": ["Limits"], "text": text, "source": 0}],
+        "answer": [{"kind": "text", "headings": ["Limits"], "text": ANSWER, "source": 0}],
         "sources": [{
             "url": request["url"], "title": "Limits", "sha256": "00", "fetched": "2026-01-01T00:00:00Z",
             "media_type": "text/html", "bytes": 100,
