@@ -339,7 +339,8 @@ impl Reader<'_> {
                     kept = value.len();
                 }
                 Some(b'\\') => match self.next()? {
-                    Some(b'\n') => continue,
+                    // Blanks before a continuation are kept.
+                    Some(b'\n') => kept = value.len(),
                     Some(c) => {
                         value.push(match c {
                             b't' => b'\t',
