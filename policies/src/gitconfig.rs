@@ -98,12 +98,30 @@ pub fn vet(content: &[u8]) -> Result<Vec<u8>, Refused> {
 /// # Errors
 /// [`Refused`] for the first line that does not pass.
 pub fn vet_change(present: &[u8], content: &[u8]) -> Result<Vec<u8>, Refused> {
+    vet_change_at(present, content, &[])
+}
+
+/// As [`vet_change`], for a file in `directory` (components relative to the workspace): a submodule's configuration in
+/// `.git/modules/…` may set `core.worktree` to a directory of the workspace that is not within a git directory.
+///
+/// # Errors
+/// [`Refused`] for the first line that does not pass.
+pub fn vet_change_at(present: &[u8], content: &[u8], directory: &[&[u8]]) -> Result<Vec<u8>, Refused> {
+    let judge = |e: &Entry| {
+        allowed(e).or_else(|reason| {
+            if submodule_worktree(e, directory) {
+                Ok(())
+            } else {
+                Err(reason)
+            }
+        })
+    };
     let new = parse(content)?;
     // A present file that this parser does not understand vouches for nothing.
     let old = parse(present).unwrap_or_default();
-    let mut kept = old.iter().filter_map(entry).filter(|e| allowed(e).is_err());
+    let mut kept = old.iter().filter_map(entry).filter(|e| judge(e).is_err());
     for e in new.iter().filter_map(entry) {
-        let Err(reason) = allowed(e) else { continue };
+        let Err(reason) = judge(e) else { continue };
         if !kept.next().is_some_and(|k| k.same(e)) {
             return refused(e.line, e.name(), reason);
         }
@@ -127,6 +145,16 @@ pub fn vet_change(present: &[u8], content: &[u8]) -> Result<Vec<u8>, Refused> {
         return refused(1, "configuration", "cannot be written unambiguously");
     }
     Ok(text)
+}
+
+/// Whether an entry is the worktree of a submodule, where git puts it.
+fn submodule_worktree(e: &Entry, directory: &[&[u8]]) -> bool {
+    let modules = directory.windows(2).any(|w| w == [&b".git"[..], &b"modules"[..]]);
+    let key = e.section == "core" && e.subsection.is_none() && e.key.eq_ignore_ascii_case("worktree");
+    let Some(path) = e.value.as_deref().filter(|v| modules && key && v.starts_with(b"../")) else {
+        return false;
+    };
+    relative(path, b"/", directory).is_ok_and(|target| !target.is_empty() && !target.contains(&&b".git"[..]))
 }
 
 fn entry(item: &Item) -> Option<&Entry> {

@@ -209,3 +209,23 @@ fn todo_lists_run_nothing() {
         assert!(vet_todo(bad.as_bytes()).is_err(), "{bad:?}");
     }
 }
+
+#[test]
+fn a_submodule_lies_in_the_workspace() {
+    let dir: [&[u8]; 4] = [b".git", b"modules", b"lib", b"x"];
+    let config = |path: &str| format!("[core]\n\tworktree = {path}\n");
+    assert!(vet_change_at(b"", config("../../../../lib/x").as_bytes(), &dir).is_ok());
+    for bad in [
+        "../../../../../outside",
+        "/",
+        "../../../../",
+        "../../hooks",
+        "../../../../a/.git/hooks",
+        "lib/x",
+        "",
+    ] {
+        assert!(vet_change_at(b"", config(bad).as_bytes(), &dir).is_err(), "{bad}");
+    }
+    assert!(vet_change_at(b"", config("../lib").as_bytes(), &[b".git"]).is_err());
+    assert!(vet_change(b"", config("../../../../lib/x").as_bytes()).is_err());
+}

@@ -312,14 +312,26 @@ fn placeholders_fill_arguments_and_files() {
 #[test]
 fn the_examples_of_the_documentation_are_valid() {
     let text = include_str!("../../../docs/POLICY.md");
-    let examples: Vec<&str> = text.split("```toml\n").skip(1).filter_map(|t| t.split("```").next()).collect();
+    let examples: Vec<&str> = text
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|t| t.split("```").next())
+        .collect();
     assert!(examples.len() >= 2);
     for example in examples {
         policy(None, &[(Kind::User, example)]).unwrap_or_else(|d| panic!("{d}"));
     }
     // The error it shows is the one that is made.
-    let shown = text.split("```text\n").nth(1).and_then(|t| t.split("```").next()).expect("an error");
+    let shown = text
+        .split("```text\n")
+        .nth(1)
+        .and_then(|t| t.split("```").next())
+        .expect("an error");
     let file = "/home/you/.config/picktwo/policy.toml";
-    let made = parse("version = 1\n[files]\nraed = [\"~/.cargo/registry\"]\n", Origin::new(Kind::User, file)).expect_err("unknown key");
+    let made = parse(
+        "version = 1\n[files]\nraed = [\"~/.cargo/registry\"]\n",
+        Origin::new(Kind::User, file),
+    )
+    .expect_err("unknown key");
     assert_eq!(shown.trim(), made.to_string().trim());
 }
