@@ -326,15 +326,16 @@ fn present(pagemap: &File, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> 
     Ok(runs)
 }
 
-/// The directories inside a session that it can write by itself, as the host reaches them through its init.
+/// The directories that a session can write by itself, apart from its HOME, as the host reaches them through one of its
+/// processes. Empty if none of `inside` lets us.
 #[must_use]
-pub fn writable_roots(init: i32) -> Vec<PathBuf> {
-    let root = PathBuf::from(format!("/proc/{init}/root"));
-    ["tmp", "dev/shm", "run", "var/tmp"]
-        .iter()
-        .map(|d| root.join(d))
-        .filter(|d| d.is_dir())
-        .collect()
+pub fn writable_roots(inside: &[Process]) -> Vec<PathBuf> {
+    let roots = inside.iter().map(|p| PathBuf::from(format!("/proc/{}/root", p.pid)));
+    // picktwo's own first process is closed to ordinary users; the agent's are open.
+    let Some(root) = roots.into_iter().find(|r| fs::read_dir(r.join("tmp")).is_ok()) else {
+        return Vec::new();
+    };
+    ["tmp", "dev/shm", "run"].iter().map(|d| root.join(d)).filter(|d| d.is_dir()).collect()
 }
 
 #[cfg(test)]

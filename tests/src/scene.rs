@@ -79,6 +79,12 @@ impl Scene {
         Ok(())
     }
 
+    /// Whether programs run as another user than we are, which means that we are root and see everything.
+    #[must_use]
+    pub fn as_other(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// Everything of this scene lies below it.
     #[must_use]
     pub fn root(&self) -> &Path {
