@@ -36,12 +36,24 @@ impl Arg<'_> {
 /// Calls that would pull memory or control from under this program.
 fn endangers_this_process(nr: i64, raw: &[u64; 6]) -> bool {
     match nr & !0x4000_0000 {
-        libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mremap | libc::SYS_mprotect | libc::SYS_pkey_mprotect | libc::SYS_brk
-        | libc::SYS_madvise | libc::SYS_shmat | libc::SYS_rt_sigreturn | libc::SYS_rt_sigaction | libc::SYS_sigaltstack
-        | libc::SYS_arch_prctl | libc::SYS_set_robust_list | libc::SYS_rseq | libc::SYS_set_tid_address
-        | libc::SYS_remap_file_pages | libc::SYS_vfork => true,
+        libc::SYS_mmap
+        | libc::SYS_munmap
+        | libc::SYS_mremap
+        | libc::SYS_mprotect
+        | libc::SYS_pkey_mprotect
+        | libc::SYS_brk
+        | libc::SYS_madvise
+        | libc::SYS_shmat
+        | libc::SYS_rt_sigreturn
+        | libc::SYS_rt_sigaction
+        | libc::SYS_sigaltstack
+        | libc::SYS_arch_prctl
+        | libc::SYS_set_robust_list
+        | libc::SYS_rseq
+        | libc::SYS_set_tid_address
+        | libc::SYS_remap_file_pages
+        | libc::SYS_vfork => true,
         libc::SYS_clone => raw[0] & (libc::CLONE_VM | libc::CLONE_SETTLS) as u64 != 0,
-        libc::SYS_execve | libc::SYS_execveat => false,
         _ => false,
     }
 }
@@ -95,7 +107,11 @@ pub fn int80(nr: u32, args: [u32; 3]) -> Result<i32, Errno> {
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
     }
-    if (-4095..0).contains(&result) { Err(Errno::from_raw(-result)) } else { Ok(result) }
+    if (-4095..0).contains(&result) {
+        Err(Errno::from_raw(-result))
+    } else {
+        Ok(result)
+    }
 }
 
 #[cfg(test)]
@@ -106,17 +122,42 @@ mod tests {
     fn results_and_errors_are_the_kernels() {
         assert_eq!(numbers(libc::SYS_getpid, &[]).unwrap(), i64::from(std::process::id()));
         assert_eq!(numbers(libc::SYS_close, &[-1]), Err(Errno::EBADF));
-        assert_eq!(syscall(libc::SYS_access, [Arg::Bad, Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null]), Err(Errno::EFAULT));
+        assert_eq!(
+            syscall(
+                libc::SYS_access,
+                [Arg::Bad, Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null]
+            ),
+            Err(Errno::EFAULT)
+        );
         assert_eq!(numbers(100_000, &[]), Err(Errno::ENOSYS));
     }
 
     #[test]
     fn memory_goes_in_and_out() {
         let path = b"/dev/null\0";
-        let fd = syscall(libc::SYS_open, [Arg::In(path), Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null]).unwrap();
+        let fd = syscall(
+            libc::SYS_open,
+            [Arg::In(path), Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+        )
+        .unwrap();
         let mut pair = [0u8; 8];
-        syscall(libc::SYS_pipe2, [Arg::Out(&mut pair), Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null]).unwrap();
-        for number in [fd, i32::from_le_bytes(pair[..4].try_into().unwrap()).into(), i32::from_le_bytes(pair[4..].try_into().unwrap()).into()] {
+        syscall(
+            libc::SYS_pipe2,
+            [
+                Arg::Out(&mut pair),
+                Arg::Int(0),
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+            ],
+        )
+        .unwrap();
+        for number in [
+            fd,
+            i32::from_le_bytes(pair[..4].try_into().unwrap()).into(),
+            i32::from_le_bytes(pair[4..].try_into().unwrap()).into(),
+        ] {
             numbers(libc::SYS_close, &[number]).unwrap();
         }
     }
@@ -124,7 +165,10 @@ mod tests {
     #[test]
     fn calls_on_our_own_mappings_are_not_made() {
         assert_eq!(numbers(libc::SYS_munmap, &[4096, 4096]), Err(Errno::EOPNOTSUPP));
-        assert_eq!(numbers(libc::SYS_clone, &[i64::from(libc::CLONE_VM)]), Err(Errno::EOPNOTSUPP));
+        assert_eq!(
+            numbers(libc::SYS_clone, &[i64::from(libc::CLONE_VM)]),
+            Err(Errno::EOPNOTSUPP)
+        );
         assert_eq!(numbers(libc::SYS_mmap | 0x4000_0000, &[]), Err(Errno::EOPNOTSUPP));
     }
 
@@ -137,6 +181,12 @@ mod tests {
         });
         // Without CONFIG_IA32_EMULATION the child ends by SIGSEGV, which is an answer, too.
         let status = child.unwrap().wait().unwrap();
-        assert!(matches!(status, crate::process::Exit::Code(0) | crate::process::Exit::Signal(libc::SIGSEGV)), "{status:?}");
+        assert!(
+            matches!(
+                status,
+                crate::process::Exit::Code(0) | crate::process::Exit::Signal(libc::SIGSEGV)
+            ),
+            "{status:?}"
+        );
     }
 }

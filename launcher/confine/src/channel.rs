@@ -25,7 +25,14 @@ pub struct Channel(OwnedFd);
 pub fn pair() -> Result<(Channel, Channel)> {
     let mut fds = [0; 2];
     // SAFETY: the kernel writes two descriptor numbers into the array that it is given.
-    let rc = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, fds.as_mut_ptr()) };
+    let rc = unsafe {
+        libc::socketpair(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            fds.as_mut_ptr(),
+        )
+    };
     Errno::result(rc).map_err(|errno| Error::SocketPair { errno })?;
     // SAFETY: both descriptors were just made and belong to nobody else.
     let (a, b) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
@@ -40,10 +47,16 @@ impl Channel {
     /// The channel that a role was started with, at [`PARENT_FD`]. To be called once, before anything else is opened.
     pub fn from_parent() -> Result<Channel> {
         let expected = "the channel to the parent process";
-        let fd = crate::sys::take_fd(PARENT_FD).ok_or(Error::NoDescriptor { fd: PARENT_FD, expected })?;
+        let fd = crate::sys::take_fd(PARENT_FD).ok_or(Error::NoDescriptor {
+            fd: PARENT_FD,
+            expected,
+        })?;
         match crate::sys::socket_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TYPE) {
             Ok(libc::SOCK_SEQPACKET) => Ok(Channel(fd)),
-            _ => Err(Error::NoDescriptor { fd: PARENT_FD, expected }),
+            _ => Err(Error::NoDescriptor {
+                fd: PARENT_FD,
+                expected,
+            }),
         }
     }
 
@@ -69,7 +82,10 @@ impl Channel {
             return Err(Error::TooManyDescriptors { count: fds.len() });
         }
         let mut control = [0u64; CONTROL_WORDS];
-        let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+        let mut part = libc::iovec {
+            iov_base: message.as_ptr().cast_mut().cast(),
+            iov_len: message.len(),
+        };
         // SAFETY: msghdr is plain data, for which all zeroes is a valid value.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = &mut part;
@@ -119,7 +135,10 @@ impl Channel {
         message.clear();
         message.reserve_exact(MAX);
         let mut control = [0u64; CONTROL_WORDS];
-        let mut part = libc::iovec { iov_base: message.as_mut_ptr().cast(), iov_len: MAX };
+        let mut part = libc::iovec {
+            iov_base: message.as_mut_ptr().cast(),
+            iov_len: MAX,
+        };
         // SAFETY: msghdr is plain data, for which all zeroes is a valid value.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = &mut part;
@@ -223,17 +242,29 @@ mod tests {
         let mut message = Vec::new();
         while b.recv(&mut message).unwrap().is_some() {}
         assert!(message.is_empty());
-        assert!(matches!(b.send(b"x", &[]), Err(Error::ChannelSend { errno: Errno::EPIPE })));
+        assert!(matches!(
+            b.send(b"x", &[]),
+            Err(Error::ChannelSend { errno: Errno::EPIPE })
+        ));
     }
 
     #[test]
     fn too_long_and_too_many_are_refused_by_the_sender() {
         let (a, b) = pair().unwrap();
         let f = file();
-        assert_eq!(a.send(&vec![0; MAX + 1], &[]), Err(Error::MessageTooLong { length: MAX + 1 }));
+        assert_eq!(
+            a.send(&vec![0; MAX + 1], &[]),
+            Err(Error::MessageTooLong { length: MAX + 1 })
+        );
         assert_eq!(a.send(b"", &[]), Err(Error::MessageTooLong { length: 0 }));
-        assert_eq!(a.send(b"x", &[f.as_fd(); 5]), Err(Error::TooManyDescriptors { count: 5 }));
-        assert!(matches!(b.try_recv(&mut Vec::new()), Err(Error::ChannelReceive { errno: Errno::EAGAIN })));
+        assert_eq!(
+            a.send(b"x", &[f.as_fd(); 5]),
+            Err(Error::TooManyDescriptors { count: 5 })
+        );
+        assert!(matches!(
+            b.try_recv(&mut Vec::new()),
+            Err(Error::ChannelReceive { errno: Errno::EAGAIN })
+        ));
     }
 
     #[test]
@@ -244,7 +275,14 @@ mod tests {
         for count in [5, 20] {
             let fds = vec![f.as_raw_fd(); count];
             let parts = [std::io::IoSlice::new(b"x")];
-            sendmsg::<()>(a.as_raw_fd(), &parts, &[ControlMessage::ScmRights(&fds)], MsgFlags::empty(), None).unwrap();
+            sendmsg::<()>(
+                a.as_raw_fd(),
+                &parts,
+                &[ControlMessage::ScmRights(&fds)],
+                MsgFlags::empty(),
+                None,
+            )
+            .unwrap();
             let open = std::fs::read_dir("/proc/self/fd").unwrap().count();
             assert_eq!(b.recv(&mut message).unwrap_err(), Error::Truncated {});
             // Other tests open descriptors at the same time: a leak of all of them would still show.

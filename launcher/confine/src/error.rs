@@ -134,3 +134,21 @@ errors! {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_one_sentence_with_object_and_reason() {
+        let open = Error::Open {
+            path: "/x".into(),
+            errno: Errno::ENOENT,
+        };
+        assert_eq!(open.to_string(), "cannot open /x: No such file or directory (ENOENT)");
+        assert_eq!(open.errno(), Some(Errno::ENOENT));
+        let floor = Error::LandlockFloor { needed: 6, found: 4 };
+        assert_eq!(floor.to_string(), "this kernel has Landlock ABI 4, but ABI 6 is needed");
+        assert_eq!(floor.errno(), None);
+    }
+}

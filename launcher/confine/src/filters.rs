@@ -9,6 +9,7 @@
 
 mod agent;
 mod grants;
+mod groups;
 mod roles;
 
 use crate::role::Role;
@@ -76,7 +77,13 @@ macro_rules! call {
 use call;
 
 fn rule(call: Call, when: &[Cond], then: Action, reason: &'static str) -> Rule {
-    Rule { nr: call.0, name: call.1, when: when.to_vec(), then, reason }
+    Rule {
+        nr: call.0,
+        name: call.1,
+        when: when.to_vec(),
+        then,
+        reason,
+    }
 }
 
 const fn arg(argument: u8, test: Test) -> Cond {

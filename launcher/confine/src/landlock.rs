@@ -6,8 +6,8 @@
 use crate::error::{Error, Result};
 use crate::process;
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use nix::errno::Errno;
 use std::fs::File;
@@ -28,9 +28,16 @@ pub fn abi() -> Result<u32> {
     const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
     // SAFETY: with a null attribute and size 0 the call only answers its version.
     let rc = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, LANDLOCK_CREATE_RULESET_VERSION)
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
     };
-    Errno::result(rc).map(|version| version as u32).map_err(|errno| Error::LandlockVersion { errno })
+    Errno::result(rc)
+        .map(|version| version as u32)
+        .map_err(|errno| Error::LandlockVersion { errno })
 }
 
 /// The errata that the running kernel has fixed, as a bit mask; 0 where it cannot tell (before Linux 6.15).
@@ -38,7 +45,12 @@ pub fn errata() -> u32 {
     const LANDLOCK_CREATE_RULESET_ERRATA: u32 = 2;
     // SAFETY: with a null attribute and size 0 the call only answers its errata.
     let rc = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, LANDLOCK_CREATE_RULESET_ERRATA)
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0usize,
+            LANDLOCK_CREATE_RULESET_ERRATA,
+        )
     };
     u32::try_from(rc).unwrap_or(0)
 }
@@ -117,14 +129,25 @@ impl Access {
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
             .open(path)
-            .map_err(|e| Error::Open { path: path.display().to_string(), errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })?;
-        self.paths.push(PathRule { rights, object: path.into(), fd: fd.into() });
+            .map_err(|e| Error::Open {
+                path: path.display().to_string(),
+                errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+            })?;
+        self.paths.push(PathRule {
+            rights,
+            object: path.into(),
+            fd: fd.into(),
+        });
         Ok(self)
     }
 
     /// Allows `rights` at and below an open file or directory; `object` names it in errors.
     pub fn fd(mut self, rights: Rights, fd: OwnedFd, object: &Path) -> Access {
-        self.paths.push(PathRule { rights, object: object.into(), fd });
+        self.paths.push(PathRule {
+            rights,
+            object: object.into(),
+            fd,
+        });
         self
     }
 
@@ -172,15 +195,20 @@ pub struct Report {
 }
 
 /// Rights that came after [`FLOOR`], with the ABI that brought them.
-const NEWER: [(u32, &str); 2] =
-    [(9, "connect to UNIX sockets by path"), (10, "bind, connect and send of UDP")];
+const NEWER: [(u32, &str); 2] = [
+    (9, "connect to UNIX sockets by path"),
+    (10, "bind, connect and send of UDP"),
+];
 
 /// Restricts this process, which must have one thread, to `access`, for good. Sets `no_new_privs`.
 pub fn restrict(access: Access) -> Result<Report> {
     process::single_threaded()?;
     let found = abi()?;
     if found < access.floor {
-        return Err(Error::LandlockFloor { needed: access.floor, found });
+        return Err(Error::LandlockFloor {
+            needed: access.floor,
+            found,
+        });
     }
     let floor = abi_of(access.floor.min(FLOOR));
     let failed = |step: &'static str, object: &str, reason: &dyn std::fmt::Display| Error::Landlock {
@@ -207,22 +235,32 @@ pub fn restrict(access: Access) -> Result<Report> {
     let newer_scopes = scopes & !hard_scopes;
 
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    ruleset = ruleset.handle_access(hard_fs).map_err(|e| failed("handle", "file rights", &e))?;
+    ruleset = ruleset
+        .handle_access(hard_fs)
+        .map_err(|e| failed("handle", "file rights", &e))?;
     if !hard_net.is_empty() {
-        ruleset = ruleset.handle_access(hard_net).map_err(|e| failed("handle", "TCP rights", &e))?;
+        ruleset = ruleset
+            .handle_access(hard_net)
+            .map_err(|e| failed("handle", "TCP rights", &e))?;
     }
     if !hard_scopes.is_empty() {
         ruleset = ruleset.scope(hard_scopes).map_err(|e| failed("handle", "scopes", &e))?;
     }
     ruleset = ruleset.set_compatibility(CompatLevel::BestEffort);
     if !newer_fs.is_empty() {
-        ruleset = ruleset.handle_access(newer_fs).map_err(|e| failed("handle", "newer file rights", &e))?;
+        ruleset = ruleset
+            .handle_access(newer_fs)
+            .map_err(|e| failed("handle", "newer file rights", &e))?;
     }
     if !newer_net.is_empty() {
-        ruleset = ruleset.handle_access(newer_net).map_err(|e| failed("handle", "newer network rights", &e))?;
+        ruleset = ruleset
+            .handle_access(newer_net)
+            .map_err(|e| failed("handle", "newer network rights", &e))?;
     }
     if !newer_scopes.is_empty() {
-        ruleset = ruleset.scope(newer_scopes).map_err(|e| failed("handle", "newer scopes", &e))?;
+        ruleset = ruleset
+            .scope(newer_scopes)
+            .map_err(|e| failed("handle", "newer scopes", &e))?;
     }
     let mut created = ruleset.create().map_err(|e| failed("create", "the ruleset", &e))?;
 
@@ -234,7 +272,10 @@ pub fn restrict(access: Access) -> Result<Report> {
         }
         // Rights for directories are refused by the kernel on anything else.
         let directory = crate::sys::fstat(std::os::fd::AsFd::as_fd(&rule.fd))
-            .map_err(|errno| Error::Open { path: object.clone(), errno })?
+            .map_err(|errno| Error::Open {
+                path: object.clone(),
+                errno,
+            })?
             .kind()
             == libc::S_IFDIR;
         if !directory {
@@ -244,14 +285,19 @@ pub fn restrict(access: Access) -> Result<Report> {
             .add_rule(PathBeneath::new(&rule.fd, bits))
             .map_err(|e| failed("allow", &object, &e))?;
     }
-    for (ports, right) in [(&access.connect, AccessNet::ConnectTcp), (&access.bind, AccessNet::BindTcp)] {
+    for (ports, right) in [
+        (&access.connect, AccessNet::ConnectTcp),
+        (&access.bind, AccessNet::BindTcp),
+    ] {
         for &port in ports {
             created = created
                 .add_rule(NetPort::new(port, right))
                 .map_err(|e| failed("allow", &format!("TCP port {port}"), &e))?;
         }
     }
-    let status = created.restrict_self().map_err(|e| failed("restrict", "this process", &e))?;
+    let status = created
+        .restrict_self()
+        .map_err(|e| failed("restrict", "this process", &e))?;
     if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
         return Err(failed("restrict", "this process", &format!("{:?}", status.ruleset)));
     }

@@ -9,7 +9,9 @@
 //! checked from inside by [`selfcheck`].
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-compile_error!("picktwo confines with Linux system calls by their x86-64 numbers: other targets have no filter tables yet");
+compile_error!(
+    "picktwo confines with Linux system calls by their x86-64 numbers: other targets have no filter tables yet"
+);
 
 pub mod attempt;
 pub mod channel;

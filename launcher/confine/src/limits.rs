@@ -12,7 +12,10 @@ pub const CORE_LIMIT: u64 = 1;
 
 /// Sets `no_new_privs`: no exec gives privileges from now on.
 pub fn no_new_privs() -> Result<()> {
-    nix::sys::prctl::set_no_new_privs().map_err(|errno| Error::ProcessControl { option: "PR_SET_NO_NEW_PRIVS", errno })
+    nix::sys::prctl::set_no_new_privs().map_err(|errno| Error::ProcessControl {
+        option: "PR_SET_NO_NEW_PRIVS",
+        errno,
+    })
 }
 
 /// Empties all five capability sets, the bounding set included where this process may, and locks the way back (ambient).
@@ -20,9 +23,15 @@ pub fn no_new_privs() -> Result<()> {
 /// The bounding set can only be emptied with `CAP_SETPCAP`, which an ordinary user has in a user namespace of its own. Without
 /// it the set stays as it is: nothing can be gained from it under `no_new_privs`. Returns whether it is empty now.
 pub fn drop_all_capabilities() -> Result<bool> {
-    let failed = |set| move |e: caps::errors::CapsError| Error::Capabilities { set, errno: last_errno(&e) };
+    let failed = |set| {
+        move |e: caps::errors::CapsError| Error::Capabilities {
+            set,
+            errno: last_errno(&e),
+        }
+    };
     caps::clear(None, CapSet::Ambient).map_err(failed("ambient"))?;
-    let may_empty_bounding = caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(failed("effective"))?;
+    let may_empty_bounding =
+        caps::has_cap(None, CapSet::Effective, caps::Capability::CAP_SETPCAP).map_err(failed("effective"))?;
     if may_empty_bounding {
         // By number, up to the first that the kernel does not know: newer than any list in a library.
         for number in 0..64 {
@@ -54,11 +63,17 @@ fn clear_process_sets() -> Result<()> {
         inheritable: u32,
     }
     const LINUX_CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-    let mut header = Header { version: LINUX_CAPABILITY_VERSION_3, pid: 0 };
+    let mut header = Header {
+        version: LINUX_CAPABILITY_VERSION_3,
+        pid: 0,
+    };
     let data = [Data::default(); 2];
     // SAFETY: version 3 reads one header and two data elements, as passed.
     let rc = unsafe { libc::syscall(libc::SYS_capset, &mut header, data.as_ptr()) };
-    Errno::result(rc).map(drop).map_err(|errno| Error::Capabilities { set: "effective, permitted and inheritable", errno })
+    Errno::result(rc).map(drop).map_err(|errno| Error::Capabilities {
+        set: "effective, permitted and inheritable",
+        errno,
+    })
 }
 
 fn last_errno(_: &caps::errors::CapsError) -> Errno {
@@ -69,7 +84,16 @@ fn last_errno(_: &caps::errors::CapsError) -> Errno {
 /// that. A kernel without keyrings (`ENOSYS`) has nothing to leak.
 pub fn new_session_keyring() -> Result<()> {
     // SAFETY: a null name asks for an anonymous keyring.
-    let rc = unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING as libc::c_long, 0, 0, 0, 0) };
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            libc::KEYCTL_JOIN_SESSION_KEYRING as libc::c_long,
+            0,
+            0,
+            0,
+            0,
+        )
+    };
     match Errno::result(rc) {
         Ok(_) | Err(Errno::ENOSYS) => Ok(()),
         Err(errno) => Err(Error::SessionKeyring { errno }),
@@ -78,7 +102,10 @@ pub fn new_session_keyring() -> Result<()> {
 
 /// Sets the core limit, soft and hard, to [`CORE_LIMIT`]. The agent's filter keeps it from being changed.
 pub fn core_limit() -> Result<()> {
-    let failed = |errno| Error::ResourceLimit { limit: "RLIMIT_CORE", errno };
+    let failed = |errno| Error::ResourceLimit {
+        limit: "RLIMIT_CORE",
+        errno,
+    };
     let (_, hard) = getrlimit(Resource::RLIMIT_CORE).map_err(failed)?;
     // Who inherited a hard limit of 0 cannot raise it to 1.
     let limit = CORE_LIMIT.min(hard);
@@ -87,7 +114,10 @@ pub fn core_limit() -> Result<()> {
 
 /// Raises the soft limit of open descriptors to the hard one and returns it.
 pub fn nofile_raise() -> Result<u64> {
-    let failed = |errno| Error::ResourceLimit { limit: "RLIMIT_NOFILE", errno };
+    let failed = |errno| Error::ResourceLimit {
+        limit: "RLIMIT_NOFILE",
+        errno,
+    };
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(failed)?;
     Ok(hard)
@@ -95,12 +125,18 @@ pub fn nofile_raise() -> Result<u64> {
 
 /// Sets the limit of open descriptors, soft and hard.
 pub fn nofile(soft: u64, hard: u64) -> Result<()> {
-    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map_err(|errno| Error::ResourceLimit { limit: "RLIMIT_NOFILE", errno })
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).map_err(|errno| Error::ResourceLimit {
+        limit: "RLIMIT_NOFILE",
+        errno,
+    })
 }
 
 /// The soft and hard limit of open descriptors.
 pub fn nofile_limits() -> Result<(u64, u64)> {
-    getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| Error::ResourceLimit { limit: "RLIMIT_NOFILE", errno })
+    getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| Error::ResourceLimit {
+        limit: "RLIMIT_NOFILE",
+        errno,
+    })
 }
 
 /// Closes every descriptor that is not in `keep`: nothing inherited from whoever started us survives.
@@ -124,7 +160,9 @@ pub fn sweep(keep: &[RawFd]) -> Result<()> {
 fn close_range(first: u32, last: u32) -> Result<()> {
     // SAFETY: closes numbers; the contract of `sweep` covers who owned them.
     let rc = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    Errno::result(rc).map(drop).map_err(|errno| Error::CloseRange { first, last, errno })
+    Errno::result(rc)
+        .map(drop)
+        .map_err(|errno| Error::CloseRange { first, last, errno })
 }
 
 #[cfg(test)]

@@ -21,7 +21,13 @@ pub fn read(pid: i32, address: u64, buffer: &mut [u8]) -> Result<usize> {
             Ok(n) if n == part => done += n,
             Ok(n) => return Ok(done + n),
             Err(Errno::EFAULT) => break,
-            Err(errno) => return Err(Error::ReadMemory { pid, address: from, errno }),
+            Err(errno) => {
+                return Err(Error::ReadMemory {
+                    pid,
+                    address: from,
+                    errno,
+                });
+            }
         }
     }
     Ok(done)
@@ -31,7 +37,11 @@ pub fn read(pid: i32, address: u64, buffer: &mut [u8]) -> Result<usize> {
 pub fn read_exact(pid: i32, address: u64, buffer: &mut [u8]) -> Result<()> {
     match read(pid, address, buffer)? {
         n if n == buffer.len() => Ok(()),
-        _ => Err(Error::ReadMemory { pid, address, errno: Errno::EFAULT }),
+        _ => Err(Error::ReadMemory {
+            pid,
+            address,
+            errno: Errno::EFAULT,
+        }),
     }
 }
 
@@ -48,17 +58,29 @@ pub fn read_string(pid: i32, address: u64, limit: usize) -> Result<Vec<u8>> {
     let mut want = 256;
     while string.len() < limit {
         let start = string.len();
-        let from = address.checked_add(start as u64).ok_or(Error::ReadMemory { pid, address, errno: Errno::EFAULT })?;
+        let from = address.checked_add(start as u64).ok_or(Error::ReadMemory {
+            pid,
+            address,
+            errno: Errno::EFAULT,
+        })?;
         let part = ((PAGE - from % PAGE) as usize).min(want).min(limit - start);
         string.resize(start + part, 0);
-        let n = read_part(pid, from, &mut string[start..]).map_err(|errno| Error::ReadMemory { pid, address: from, errno })?;
+        let n = read_part(pid, from, &mut string[start..]).map_err(|errno| Error::ReadMemory {
+            pid,
+            address: from,
+            errno,
+        })?;
         string.truncate(start + n);
         if let Some(end) = string[start..].iter().position(|&b| b == 0) {
             string.truncate(start + end);
             return Ok(string);
         }
         if n == 0 {
-            return Err(Error::ReadMemory { pid, address: from, errno: Errno::EFAULT });
+            return Err(Error::ReadMemory {
+                pid,
+                address: from,
+                errno: Errno::EFAULT,
+            });
         }
         want = PAGE as usize;
     }
@@ -81,8 +103,14 @@ pub fn read_u64(pid: i32, address: u64) -> Result<u64> {
 
 /// One read that does not cross a page of the other process.
 fn read_part(pid: i32, address: u64, buffer: &mut [u8]) -> std::result::Result<usize, Errno> {
-    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
+    let local = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: buffer.len(),
+    };
     // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`; the remote address is only looked up in the
     // other process.
     let rc = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
@@ -99,7 +127,15 @@ mod tests {
     fn pages() -> u64 {
         let length = NonZeroUsize::new(3 * PAGE as usize).unwrap();
         // SAFETY: a private anonymous mapping at an address that the kernel chooses.
-        let start = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE) }.unwrap();
+        let start = unsafe {
+            mmap_anonymous(
+                None,
+                length,
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_PRIVATE,
+            )
+        }
+        .unwrap();
         // SAFETY: the first two pages of the mapping are writable, and nobody else knows of it.
         unsafe {
             start.as_ptr().cast::<u8>().write_bytes(b'x', 2 * PAGE as usize);
@@ -120,7 +156,13 @@ mod tests {
         put(end - 4, b"abc\0");
         assert_eq!(read_path(me, end - 4).unwrap(), b"abc");
         put(end - 1, b"x");
-        assert!(matches!(read_path(me, end - 4), Err(Error::ReadMemory { errno: Errno::EFAULT, .. })));
+        assert!(matches!(
+            read_path(me, end - 4),
+            Err(Error::ReadMemory {
+                errno: Errno::EFAULT,
+                ..
+            })
+        ));
         put(start + PAGE - 2, b"ab\0");
         assert_eq!(read_path(me, start + PAGE - 2).unwrap(), b"ab");
         put(start + PAGE - 2, b"xxx");
@@ -132,14 +174,29 @@ mod tests {
         put(start + 4095, b"\0");
         assert_eq!(read_path(me, start).unwrap().len(), 4095);
         put(start + 4095, b"x\0");
-        assert_eq!(read_path(me, start), Err(Error::UnterminatedString { pid: me, address: start }));
+        assert_eq!(
+            read_path(me, start),
+            Err(Error::UnterminatedString {
+                pid: me,
+                address: start
+            })
+        );
     }
 
     #[test]
     fn bad_addresses_fail() {
         let me = std::process::id() as i32;
         for address in [0, 8, u64::MAX, u64::MAX - 4095, 1 << 47, 0xffff_8000_0000_0000] {
-            assert!(matches!(read_path(me, address), Err(Error::ReadMemory { errno: Errno::EFAULT, .. })), "{address:#x}");
+            assert!(
+                matches!(
+                    read_path(me, address),
+                    Err(Error::ReadMemory {
+                        errno: Errno::EFAULT,
+                        ..
+                    })
+                ),
+                "{address:#x}"
+            );
             assert_eq!(read(me, address, &mut [0; 8]).unwrap(), 0, "{address:#x}");
             assert!(read_u64(me, address).is_err());
         }

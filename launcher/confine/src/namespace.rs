@@ -31,7 +31,10 @@ pub fn write_own_maps(uid: u32, gid: u32) -> Result<()> {
             .write(true)
             .open(file)
             .and_then(|mut f| f.write_all(content.as_bytes()))
-            .map_err(|e| Error::WriteMap { file: file.into(), errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })?;
+            .map_err(|e| Error::WriteMap {
+                file: file.into(),
+                errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+            })?;
     }
     Ok(())
 }
@@ -60,7 +63,10 @@ pub fn loopback_up() -> Result<()> {
 
 /// Sets the host name in a UTS namespace of our own.
 pub fn set_host_name(name: &str) -> Result<()> {
-    nix::unistd::sethostname(name).map_err(|errno| Error::HostName { name: name.into(), errno })
+    nix::unistd::sethostname(name).map_err(|errno| Error::HostName {
+        name: name.into(),
+        errno,
+    })
 }
 
 /// Descriptors of the namespaces of a process, for joining them later, even from below a Landlock domain that could no longer
@@ -88,8 +94,10 @@ impl NamespaceFds {
         let mut fds = Vec::new();
         for (name, flag) in ORDER {
             let path = format!("/proc/{pid}/ns/{name}");
-            let fd = File::open(&path)
-                .map_err(|e| Error::Open { path, errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })?;
+            let fd = File::open(&path).map_err(|e| Error::Open {
+                path,
+                errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+            })?;
             fds.push((name, flag, OwnedFd::from(fd)));
         }
         Ok(NamespaceFds { fds })

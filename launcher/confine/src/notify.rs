@@ -38,8 +38,17 @@ impl Listener {
     /// Asks for synchronous wake-ups, which make a round trip several times cheaper. Needs Linux 6.6.
     pub fn sync_wake_up(&self) -> Result<()> {
         // SAFETY: this ioctl takes its flags by value.
-        let rc = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS as _, SYNC_WAKE_UP) };
-        Errno::result(rc).map(drop).map_err(|errno| Error::Notification { step: "set flags", errno })
+        let rc = unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS as _,
+                SYNC_WAKE_UP,
+            )
+        };
+        Errno::result(rc).map(drop).map_err(|errno| Error::Notification {
+            step: "set flags",
+            errno,
+        })
     }
 
     /// Waits for the next request. `None`: the caller went away before it was read (ask again), or, if
@@ -73,7 +82,11 @@ impl Listener {
     }
 
     fn poll(&self, timeout: i32) -> Result<i16> {
-        let mut entry = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut entry = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: one entry is passed and one is announced.
         let rc = unsafe { libc::poll(&mut entry, 1, timeout) };
         match Errno::result(rc) {

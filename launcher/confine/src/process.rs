@@ -21,12 +21,17 @@ pub fn single_threaded() -> Result<()> {
     // The kernel says so itself, without any file: unsharing "the thread group" is refused with EINVAL where there are others.
     match nix::sched::unshare(CloneFlags::CLONE_THREAD) {
         Ok(()) => Ok(()),
-        Err(Errno::EINVAL) => Err(Error::Threads { count: threads().unwrap_or(2).max(2) }),
+        Err(Errno::EINVAL) => Err(Error::Threads {
+            count: threads().unwrap_or(2).max(2),
+        }),
         // A filter around us may refuse the call.
         Err(_) => match threads() {
             Some(1) => Ok(()),
             Some(count) => Err(Error::Threads { count }),
-            None => Err(Error::Open { path: "/proc/self/task".into(), errno: Errno::last() }),
+            None => Err(Error::Open {
+                path: "/proc/self/task".into(),
+                errno: Errno::last(),
+            }),
         },
     }
 }
@@ -80,7 +85,10 @@ pub struct Child {
 impl Child {
     /// A process by its number. For a child that was not waited for yet, or where the number cannot have been reused.
     pub fn from_pid(pid: i32) -> Result<Child> {
-        Ok(Child { pid, pidfd: pidfd_open(pid)? })
+        Ok(Child {
+            pid,
+            pidfd: pidfd_open(pid)?,
+        })
     }
 
     /// A process whose descriptor came from elsewhere, for example by channel from the one who cloned it.
@@ -151,7 +159,11 @@ impl Child {
     pub fn signal(&self, signal: Signal) -> Result<()> {
         match crate::sys::pidfd_signal(self.pidfd(), signal as i32) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(errno) => Err(Error::Signal { pid: self.pid, signal: signal as i32, errno }),
+            Err(errno) => Err(Error::Signal {
+                pid: self.pid,
+                signal: signal as i32,
+                errno,
+            }),
         }
     }
 
@@ -173,7 +185,11 @@ pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
 
 /// Whether the process of a pidfd has ended within a time, in milliseconds.
 pub fn ended(pidfd: BorrowedFd<'_>, milliseconds: i32) -> std::result::Result<bool, Errno> {
-    let mut entry = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut entry = libc::pollfd {
+        fd: pidfd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
     loop {
         // SAFETY: one entry is passed and one is announced.
         let rc = unsafe { libc::poll(&mut entry, 1, milliseconds) };
@@ -197,12 +213,15 @@ fn run_child(work: impl FnOnce() -> u8) -> ! {
 }
 
 fn parent_of(rc: i64, what: &str) -> Result<i32> {
-    Errno::result(rc).map(|pid| pid as i32).map_err(|errno| Error::Fork { what: what.into(), errno })
+    Errno::result(rc).map(|pid| pid as i32).map_err(|errno| Error::Fork {
+        what: what.into(),
+        errno,
+    })
 }
 
 /// Forks. The child runs `work` and exits with its answer; it has this process's memory, descriptors and confinement.
 pub fn fork(work: impl FnOnce() -> u8) -> Result<Child> {
-    fork_unchecked("a child", || work())
+    fork_unchecked("a child", work)
 }
 
 fn fork_unchecked(what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
@@ -235,7 +254,10 @@ pub fn fork_bound(what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
 /// It has no effect while the parent's Landlock domain keeps signals inside and does not contain this process: see
 /// [`crate::landlock::Access::allow_signals`].
 pub fn parent_death_kill(parent: BorrowedFd<'_>) -> Result<()> {
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| Error::ProcessControl { option: "PR_SET_PDEATHSIG", errno })?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|errno| Error::ProcessControl {
+        option: "PR_SET_PDEATHSIG",
+        errno,
+    })?;
     match ended(parent, 0) {
         Ok(false) => Ok(()),
         _ => Err(Error::ParentGone {}),
@@ -247,13 +269,17 @@ pub fn parent_death_kill(parent: BorrowedFd<'_>) -> Result<()> {
 pub fn clone_namespaces(flags: CloneFlags, what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
     single_threaded()?;
     let parent = pidfd_open(std::process::id() as i32)?;
-    raw_clone(flags.bits() as u64 | libc::SIGCHLD as u64, what, move || match parent_death_kill(parent.as_fd()) {
-        Ok(()) => {
-            drop(parent);
-            work()
-        }
-        Err(_) => PANICKED,
-    })
+    raw_clone(
+        flags.bits() as u64 | libc::SIGCHLD as u64,
+        what,
+        move || match parent_death_kill(parent.as_fd()) {
+            Ok(()) => {
+                drop(parent);
+                work()
+            }
+            Err(_) => PANICKED,
+        },
+    )
 }
 
 /// Clones a child that becomes a child of *our parent*, in the pid namespace for children (see [`crate::namespace::join`]). Only
@@ -273,14 +299,20 @@ fn raw_clone(flags: u64, what: &str, work: impl FnOnce() -> u8) -> Result<Child>
     match parent_of(rc, what)? {
         0 => run_child(work),
         // SAFETY: the kernel made this descriptor for us; it belongs to nobody else.
-        pid => Ok(Child { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } }),
+        pid => Ok(Child {
+            pid,
+            pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+        }),
     }
 }
 
 /// Executes what `fd` refers to. Only returns if that fails.
 pub fn exec_fd(fd: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> Error {
     let flags = nix::fcntl::AtFlags::AT_EMPTY_PATH;
-    let what = argv.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
+    let what = argv
+        .first()
+        .map(|a| a.to_string_lossy().into_owned())
+        .unwrap_or_default();
     match nix::unistd::execveat(fd, c"", argv, envp, flags) {
         Ok(never) => match never {},
         Err(errno) => Error::Execute { what, errno },
@@ -291,16 +323,20 @@ pub fn exec_fd(fd: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> Error 
 pub fn exec_path(path: &CStr, argv: &[CString], envp: &[CString]) -> Error {
     match nix::unistd::execve(path, argv, envp) {
         Ok(never) => match never {},
-        Err(errno) => Error::Execute { what: path.to_string_lossy().into_owned(), errno },
+        Err(errno) => Error::Execute {
+            what: path.to_string_lossy().into_owned(),
+            errno,
+        },
     }
 }
 
 /// An open descriptor of this program's own file, to start roles through, whatever happens to its name.
 pub fn own_executable() -> Result<OwnedFd> {
     let path = "/proc/self/exe";
-    File::open(path)
-        .map(OwnedFd::from)
-        .map_err(|e| Error::Open { path: path.into(), errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })
+    File::open(path).map(OwnedFd::from).map_err(|e| Error::Open {
+        path: path.into(),
+        errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+    })
 }
 
 /// Turns this process, a forked child, into a role: descriptors 0 to 2 on /dev/null, the channel at
@@ -322,14 +358,20 @@ fn prepare_role(exe: OwnedFd, channel: Channel) -> Result<OwnedFd> {
         .read(true)
         .write(true)
         .open(dev_null)
-        .map_err(|e| Error::Open { path: dev_null.into(), errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })?;
+        .map_err(|e| Error::Open {
+            path: dev_null.into(),
+            errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+        })?;
     // First out of the way of the fixed numbers, then onto them.
     let (null, exe, channel) = (move_above(null.into())?, move_above(exe)?, move_above(channel.into())?);
     for (from, to) in [(&null, 0), (&null, 1), (&null, 2), (&channel, channel::PARENT_FD)] {
         // SAFETY: replaces a standard descriptor or the fixed channel number in a process that is about to exec; the owned
         // descriptors above all have other numbers.
         let rc = unsafe { libc::dup2(from.as_raw_fd(), to) };
-        Errno::result(rc).map_err(|errno| Error::Duplicate { fd: from.as_raw_fd(), errno })?;
+        Errno::result(rc).map_err(|errno| Error::Duplicate {
+            fd: from.as_raw_fd(),
+            errno,
+        })?;
     }
     let kept = exe.as_raw_fd();
     limits::sweep(&[0, 1, 2, channel::PARENT_FD, kept])?;
@@ -340,14 +382,20 @@ fn prepare_role(exe: OwnedFd, channel: Channel) -> Result<OwnedFd> {
 
 /// The same descriptor under a number above the fixed ones.
 fn move_above(fd: OwnedFd) -> Result<OwnedFd> {
-    crate::sys::duplicate_above(fd.as_fd(), channel::PARENT_FD + 1).map_err(|errno| Error::Duplicate { fd: fd.as_raw_fd(), errno })
+    crate::sys::duplicate_above(fd.as_fd(), channel::PARENT_FD + 1).map_err(|errno| Error::Duplicate {
+        fd: fd.as_raw_fd(),
+        errno,
+    })
 }
 
 /// Starts a role as a child that ends with the calling thread: in a session of its own, so that the terminal's signals do not
 /// reach it. Answers the child and our end of the channel.
 pub fn spawn_role(role: Role, exe: BorrowedFd<'_>) -> Result<(Child, Channel)> {
     let (ours, theirs) = channel::pair()?;
-    let exe = exe.try_clone_to_owned().map_err(|_| Error::Duplicate { fd: exe.as_raw_fd(), errno: Errno::last() })?;
+    let exe = exe.try_clone_to_owned().map_err(|_| Error::Duplicate {
+        fd: exe.as_raw_fd(),
+        errno: Errno::last(),
+    })?;
     let child = fork_bound(role.title(), move || {
         if nix::unistd::setsid().is_err() {
             return PANICKED;
@@ -361,13 +409,19 @@ pub fn spawn_role(role: Role, exe: BorrowedFd<'_>) -> Result<(Child, Channel)> {
 /// Sets the short name that `ps` and /proc show (15 bytes).
 pub fn set_name(name: &str) -> Result<()> {
     let name = CString::new(name).map_err(|_| Error::NulByte { what: "a process name" })?;
-    nix::sys::prctl::set_name(&name).map_err(|errno| Error::ProcessControl { option: "PR_SET_NAME", errno })
+    nix::sys::prctl::set_name(&name).map_err(|errno| Error::ProcessControl {
+        option: "PR_SET_NAME",
+        errno,
+    })
 }
 
 /// Whether other processes of the same user may look into this one (ptrace, /proc). A process that has its own calls served by a
 /// supervisor must stay dumpable.
 pub fn set_dumpable(dumpable: bool) -> Result<()> {
-    nix::sys::prctl::set_dumpable(dumpable).map_err(|errno| Error::ProcessControl { option: "PR_SET_DUMPABLE", errno })
+    nix::sys::prctl::set_dumpable(dumpable).map_err(|errno| Error::ProcessControl {
+        option: "PR_SET_DUMPABLE",
+        errno,
+    })
 }
 
 #[cfg(test)]

@@ -192,7 +192,10 @@ impl Role {
 const _: () = {
     let mut i = 0;
     while i < Role::ALL.len() {
-        assert!(Role::ALL[i].holds().of_three() < 3, "a role holds local files, raw content and egress");
+        assert!(
+            Role::ALL[i].holds().of_three() < 3,
+            "a role holds local files, raw content and egress"
+        );
         i += 1;
     }
 };
@@ -206,7 +209,11 @@ mod tests {
     fn no_role_holds_all_three() {
         for role in Role::ALL {
             let holds = role.holds();
-            assert!(holds.of_three() < 3, "{} holds files, raw content and egress: {holds:?}", role.name());
+            assert!(
+                holds.of_three() < 3,
+                "{} holds files, raw content and egress: {holds:?}",
+                role.name()
+            );
         }
     }
 
@@ -232,7 +239,14 @@ mod tests {
 
     #[test]
     fn other_titles_are_no_role() {
-        for title in ["picktwo", "retriever", "picktwo: ", "picktwo: Retriever", "picktwo: retriever ", "/usr/bin/picktwo"] {
+        for title in [
+            "picktwo",
+            "retriever",
+            "picktwo: ",
+            "picktwo: Retriever",
+            "picktwo: retriever ",
+            "/usr/bin/picktwo",
+        ] {
             assert_eq!(Role::from_title(OsStr::new(title)), None, "{title}");
         }
     }

@@ -142,18 +142,27 @@ impl Filter {
         self.rules
             .iter()
             .filter(|rule| rule.nr == i64::from(nr))
-            .find(|rule| rule.when.iter().all(|cond| cond.test.passes(args[cond.argument as usize])))
+            .find(|rule| {
+                rule.when
+                    .iter()
+                    .all(|cond| cond.test.passes(args[cond.argument as usize]))
+            })
             .map_or(self.otherwise, |rule| rule.then)
     }
 
     /// Whether `seccompiler` can express it: an allow list, everything else fails with one error, foreign ABIs are killed.
     fn plain(&self) -> Option<u16> {
-        let Action::Errno(errno) = self.otherwise else { return None };
+        let Action::Errno(errno) = self.otherwise else {
+            return None;
+        };
         let same = |action| action == self.otherwise;
         let plain = self.foreign == Action::KillProcess
             && same(self.x32)
             && self.newer.is_none_or(|(_, action)| same(action))
-            && self.rules.iter().all(|rule| rule.then == Action::Allow && rule.when.iter().all(|cond| bpf::plain(cond.test)));
+            && self
+                .rules
+                .iter()
+                .all(|rule| rule.then == Action::Allow && rule.when.iter().all(|cond| bpf::plain(cond.test)));
         plain.then_some(errno as i32 as u16)
     }
 
@@ -163,7 +172,10 @@ impl Filter {
             Some(errno) => bpf::compile_plain(self, errno),
             None => bpf::compile(self),
         }
-        .map_err(|reason| Error::Compile { filter: self.name.into(), reason })
+        .map_err(|reason| Error::Compile {
+            filter: self.name.into(),
+            reason,
+        })
     }
 }
 
@@ -202,12 +214,20 @@ pub fn install_both(plain: &Filter, notifying: &Filter) -> Result<Listener> {
 
 fn install_program(filter: &Filter, flags: libc::c_ulong) -> Result<i64> {
     let program = filter.compile()?;
-    let header = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut().cast() };
+    let header = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
     // SAFETY: Instruction has the layout of sock_filter; the kernel reads `len` of them and copies.
     let rc = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &header) };
     match Errno::result(rc) {
         Ok(value) => Ok(value),
-        Err(Errno::EBUSY) => Err(Error::SecondListener { filter: filter.name.into() }),
-        Err(errno) => Err(Error::InstallFilter { filter: filter.name.into(), errno }),
+        Err(Errno::EBUSY) => Err(Error::SecondListener {
+            filter: filter.name.into(),
+        }),
+        Err(errno) => Err(Error::InstallFilter {
+            filter: filter.name.into(),
+            errno,
+        }),
     }
 }

@@ -30,8 +30,10 @@ impl SelfCheck {
     /// To be called in the process that will be checked, before it is locked.
     pub fn prepare() -> Result<SelfCheck> {
         let path = "/proc/self/status";
-        let status = File::open(path)
-            .map_err(|e| Error::Open { path: path.into(), errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)) })?;
+        let status = File::open(path).map_err(|e| Error::Open {
+            path: path.into(),
+            errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+        })?;
         Ok(SelfCheck { status })
     }
 
@@ -50,7 +52,10 @@ impl SelfCheck {
             let result = attempt::numbers(call.nr, &call.args);
             if result != Err(call.errno) {
                 let check = format!("{} must fail with {:?}", call.name, call.errno);
-                return Err(Error::NotLocked { check, found: attempt::describe(&result) });
+                return Err(Error::NotLocked {
+                    check,
+                    found: attempt::describe(&result),
+                });
             }
         }
         Ok(())
@@ -69,10 +74,12 @@ impl std::os::fd::AsFd for SelfCheck {
 pub fn denied_by(filter: &Filter) -> Vec<Denied> {
     CANDIDATES
         .iter()
-        .filter_map(|&(name, nr, args)| match filter.decide(seccomp::ARCH, nr as u32, &args.map(|a| a as u64)) {
-            Action::Errno(errno) => Some(Denied { name, nr, args, errno }),
-            _ => None,
-        })
+        .filter_map(
+            |&(name, nr, args)| match filter.decide(seccomp::ARCH, nr as u32, &args.map(|a| a as u64)) {
+                Action::Errno(errno) => Some(Denied { name, nr, args, errno }),
+                _ => None,
+            },
+        )
         .collect()
 }
 
@@ -83,38 +90,114 @@ const NOTHING: i64 = -1;
 const CANDIDATES: &[(&str, i64, [i64; 6])] = &[
     ("io_uring_setup", libc::SYS_io_uring_setup, [0; 6]),
     ("clone3", libc::SYS_clone3, [0; 6]),
-    ("unshare", libc::SYS_unshare, [libc::CLONE_NEWUSER as i64, 0, 0, 0, 0, 0]),
+    (
+        "unshare",
+        libc::SYS_unshare,
+        [libc::CLONE_NEWUSER as i64, 0, 0, 0, 0, 0],
+    ),
     ("setns", libc::SYS_setns, [NOTHING, 0, 0, 0, 0, 0]),
     ("chroot", libc::SYS_chroot, [0; 6]),
     ("open_tree", libc::SYS_open_tree, [NOTHING, 0, 0, 0, 0, 0]),
-    ("ptrace", libc::SYS_ptrace, [libc::PTRACE_ATTACH as i64, NOTHING, 0, 0, 0, 0]),
-    ("process_vm_writev", libc::SYS_process_vm_writev, [NOTHING, 0, 0, 0, 0, 0]),
+    (
+        "ptrace",
+        libc::SYS_ptrace,
+        [libc::PTRACE_ATTACH as i64, NOTHING, 0, 0, 0, 0],
+    ),
+    (
+        "process_vm_writev",
+        libc::SYS_process_vm_writev,
+        [NOTHING, 0, 0, 0, 0, 0],
+    ),
     ("pidfd_getfd", libc::SYS_pidfd_getfd, [NOTHING, NOTHING, 0, 0, 0, 0]),
     ("kcmp", libc::SYS_kcmp, [NOTHING, NOTHING, 0, 0, 0, 0]),
     ("add_key", libc::SYS_add_key, [0; 6]),
     ("perf_event_open", libc::SYS_perf_event_open, [0; 6]),
-    ("personality", libc::SYS_personality, [libc::ADDR_COMPAT_LAYOUT as i64, 0, 0, 0, 0, 0]),
+    (
+        "personality",
+        libc::SYS_personality,
+        [libc::ADDR_COMPAT_LAYOUT as i64, 0, 0, 0, 0, 0],
+    ),
     ("openat", libc::SYS_openat, [NOTHING, 0, 0, 0, 0, 0]),
     ("execve", libc::SYS_execve, [0; 6]),
     ("execveat", libc::SYS_execveat, [NOTHING, 0, 0, 0, 0, 0]),
-    ("socket(netlink)", libc::SYS_socket, [libc::AF_NETLINK as i64, libc::SOCK_RAW as i64, 0, 0, 0, 0]),
-    ("socket(vsock)", libc::SYS_socket, [libc::AF_VSOCK as i64, libc::SOCK_STREAM as i64, 0, 0, 0, 0]),
-    ("socket(unix, datagram)", libc::SYS_socket, [libc::AF_UNIX as i64, libc::SOCK_DGRAM as i64, 0, 0, 0, 0]),
-    ("socket(inet, tcp)", libc::SYS_socket, [libc::AF_INET as i64, libc::SOCK_STREAM as i64, 0, 0, 0, 0]),
-    ("socket(inet, udp)", libc::SYS_socket, [libc::AF_INET as i64, libc::SOCK_DGRAM as i64, 0, 0, 0, 0]),
-    ("socket(mptcp)", libc::SYS_socket, [libc::AF_INET as i64, libc::SOCK_STREAM as i64, 262, 0, 0, 0]),
-    ("socketpair(datagram)", libc::SYS_socketpair, [libc::AF_UNIX as i64, libc::SOCK_DGRAM as i64, 0, 0, 0, 0]),
+    (
+        "socket(netlink)",
+        libc::SYS_socket,
+        [libc::AF_NETLINK as i64, libc::SOCK_RAW as i64, 0, 0, 0, 0],
+    ),
+    (
+        "socket(vsock)",
+        libc::SYS_socket,
+        [libc::AF_VSOCK as i64, libc::SOCK_STREAM as i64, 0, 0, 0, 0],
+    ),
+    (
+        "socket(unix, datagram)",
+        libc::SYS_socket,
+        [libc::AF_UNIX as i64, libc::SOCK_DGRAM as i64, 0, 0, 0, 0],
+    ),
+    (
+        "socket(inet, tcp)",
+        libc::SYS_socket,
+        [libc::AF_INET as i64, libc::SOCK_STREAM as i64, 0, 0, 0, 0],
+    ),
+    (
+        "socket(inet, udp)",
+        libc::SYS_socket,
+        [libc::AF_INET as i64, libc::SOCK_DGRAM as i64, 0, 0, 0, 0],
+    ),
+    (
+        "socket(mptcp)",
+        libc::SYS_socket,
+        [libc::AF_INET as i64, libc::SOCK_STREAM as i64, 262, 0, 0, 0],
+    ),
+    (
+        "socketpair(datagram)",
+        libc::SYS_socketpair,
+        [libc::AF_UNIX as i64, libc::SOCK_DGRAM as i64, 0, 0, 0, 0],
+    ),
     ("connect", libc::SYS_connect, [NOTHING, 0, 0, 0, 0, 0]),
     ("bind", libc::SYS_bind, [NOTHING, 0, 0, 0, 0, 0]),
     ("listen", libc::SYS_listen, [NOTHING, 0, 0, 0, 0, 0]),
-    ("sendto(fast open)", libc::SYS_sendto, [NOTHING, 0, 0, 0x2000_0000, 0, 0]),
-    ("sendmsg(fast open)", libc::SYS_sendmsg, [NOTHING, 0, 0x2000_0000, 0, 0, 0]),
-    ("ioctl(TIOCSTI)", libc::SYS_ioctl, [NOTHING, libc::TIOCSTI as i64, 0, 0, 0, 0]),
-    ("ioctl(TIOCSTI), high bits set", libc::SYS_ioctl, [NOTHING, libc::TIOCSTI as i64 | 1 << 32, 0, 0, 0, 0]),
-    ("ioctl(FS_IOC_SETFLAGS)", libc::SYS_ioctl, [NOTHING, 0x4008_6602, 0, 0, 0, 0]),
-    ("fcntl(F_SETOWN) of a group", libc::SYS_fcntl, [NOTHING, libc::F_SETOWN as i64, -5, 0, 0, 0]),
-    ("prlimit64 of another process", libc::SYS_prlimit64, [NOTHING, 0, 0, 0, 0, 0]),
-    ("ioprio_set of a group", libc::SYS_ioprio_set, [2, 0, 0x7fff_ffff, 0, 0, 0]),
+    (
+        "sendto(fast open)",
+        libc::SYS_sendto,
+        [NOTHING, 0, 0, 0x2000_0000, 0, 0],
+    ),
+    (
+        "sendmsg(fast open)",
+        libc::SYS_sendmsg,
+        [NOTHING, 0, 0x2000_0000, 0, 0, 0],
+    ),
+    (
+        "ioctl(TIOCSTI)",
+        libc::SYS_ioctl,
+        [NOTHING, libc::TIOCSTI as i64, 0, 0, 0, 0],
+    ),
+    (
+        "ioctl(TIOCSTI), high bits set",
+        libc::SYS_ioctl,
+        [NOTHING, libc::TIOCSTI as i64 | 1 << 32, 0, 0, 0, 0],
+    ),
+    (
+        "ioctl(FS_IOC_SETFLAGS)",
+        libc::SYS_ioctl,
+        [NOTHING, 0x4008_6602, 0, 0, 0, 0],
+    ),
+    (
+        "fcntl(F_SETOWN) of a group",
+        libc::SYS_fcntl,
+        [NOTHING, libc::F_SETOWN as i64, -5, 0, 0, 0],
+    ),
+    (
+        "prlimit64 of another process",
+        libc::SYS_prlimit64,
+        [NOTHING, 0, 0, 0, 0, 0],
+    ),
+    (
+        "ioprio_set of a group",
+        libc::SYS_ioprio_set,
+        [2, 0, 0x7fff_ffff, 0, 0, 0],
+    ),
 ];
 
 fn check_status(status: &str, bounding_empty: bool) -> Result<()> {
@@ -131,10 +214,19 @@ fn check_status(status: &str, bounding_empty: bool) -> Result<()> {
         expected.push(("CapBnd", "0000000000000000"));
     }
     for (key, value) in expected {
-        let found = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
+        let found = status
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
+            .map(str::trim);
         if found != Some(value) {
-            return Err(Error::NotLocked { check: format!("{key} must be {value}"), found: found.unwrap_or("nothing").into() });
+            return Err(Error::NotLocked {
+                check: format!("{key} must be {value}"),
+                found: found.unwrap_or("nothing").into(),
+            });
         }
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

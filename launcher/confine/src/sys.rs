@@ -2,9 +2,14 @@
 //!
 //! Paths are `CStr`, descriptors are borrowed, flags are the kernel's own integers.
 
+mod mounts;
+pub mod xattr;
+
 use nix::errno::Errno;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub use mounts::{AT_RECURSIVE, OPEN_TREE_CLONE, mount_attr, mount_setattr, move_mount, open_tree};
 
 /// The result of a system call.
 pub type Result<T> = std::result::Result<T, Errno>;
@@ -59,10 +64,22 @@ pub fn openat2(dir: BorrowedFd<'_>, path: &CStr, flags: i32, mode: u32, resolve:
     how.resolve = resolve;
     loop {
         // SAFETY: the kernel reads a path and one open_how of the size that is passed.
-        let rc = unsafe { libc::syscall(libc::SYS_openat2, dir.as_raw_fd(), path.as_ptr(), &how, size_of_val(&how)) };
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                dir.as_raw_fd(),
+                path.as_ptr(),
+                &how,
+                size_of_val(&how),
+            )
+        };
         match owned(rc) {
             // EAGAIN: a rename raced with a restricted resolution. The kernel asks to try again.
-            Err(Errno::EAGAIN) if resolve & (resolve::BENEATH | resolve::IN_ROOT) != 0 && flags & libc::O_NONBLOCK == 0 => continue,
+            Err(Errno::EAGAIN)
+                if resolve & (resolve::BENEATH | resolve::IN_ROOT) != 0 && flags & libc::O_NONBLOCK == 0 =>
+            {
+                continue;
+            }
             other => return other,
         }
     }
@@ -89,14 +106,32 @@ pub fn fchmodat2(dir: BorrowedFd<'_>, path: &CStr, mode: u32, flags: i32) -> Res
 pub fn renameat2(from_dir: BorrowedFd<'_>, from: &CStr, to_dir: BorrowedFd<'_>, to: &CStr, flags: u32) -> Result<()> {
     // SAFETY: the kernel reads two paths.
     done(unsafe {
-        libc::syscall(libc::SYS_renameat2, from_dir.as_raw_fd(), from.as_ptr(), to_dir.as_raw_fd(), to.as_ptr(), flags)
+        libc::syscall(
+            libc::SYS_renameat2,
+            from_dir.as_raw_fd(),
+            from.as_ptr(),
+            to_dir.as_raw_fd(),
+            to.as_ptr(),
+            flags,
+        )
     })
 }
 
 /// `linkat`. Flags: `AT_SYMLINK_FOLLOW`, `AT_EMPTY_PATH`.
 pub fn linkat(from_dir: BorrowedFd<'_>, from: &CStr, to_dir: BorrowedFd<'_>, to: &CStr, flags: i32) -> Result<()> {
     // SAFETY: the kernel reads two paths.
-    done(unsafe { libc::linkat(from_dir.as_raw_fd(), from.as_ptr(), to_dir.as_raw_fd(), to.as_ptr(), flags) }.into())
+    done(
+        unsafe {
+            libc::linkat(
+                from_dir.as_raw_fd(),
+                from.as_ptr(),
+                to_dir.as_raw_fd(),
+                to.as_ptr(),
+                flags,
+            )
+        }
+        .into(),
+    )
 }
 
 /// `mknodat`, with the mode's type bits as the caller gave them.
@@ -211,52 +246,17 @@ pub fn mount_id(fd: BorrowedFd<'_>) -> Result<u64> {
     // SAFETY: statx is plain data, for which all zeroes is a valid value.
     let mut answer: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel reads an empty path and fills in one statx.
-    let rc = unsafe { libc::statx(fd.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &mut answer) };
+    let rc = unsafe {
+        libc::statx(
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_MNT_ID,
+            &mut answer,
+        )
+    };
     Errno::result(rc)?;
     Ok(answer.stx_mnt_id)
-}
-
-/// Extended attributes by path; `follow` says whether a final symbolic link is followed. For an object that is open as a path
-/// descriptor, use [`fd_path`] and follow.
-pub mod xattr {
-    use super::{CStr, Errno, Result, done};
-
-    /// The largest value or list that the kernel takes (`XATTR_SIZE_MAX`), in bytes.
-    pub const SIZE_MAX: usize = 64 * 1024;
-
-    /// A value.
-    pub fn get(path: &CStr, name: &CStr, follow: bool) -> Result<Vec<u8>> {
-        let call = if follow { libc::getxattr } else { libc::lgetxattr };
-        let mut value = vec![0u8; SIZE_MAX];
-        // SAFETY: the kernel reads two strings and writes at most the buffer's length.
-        let rc = unsafe { call(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
-        value.truncate(Errno::result(rc)? as usize);
-        Ok(value)
-    }
-
-    /// Sets a value. Flags: `XATTR_CREATE`, `XATTR_REPLACE`.
-    pub fn set(path: &CStr, name: &CStr, value: &[u8], flags: i32, follow: bool) -> Result<()> {
-        let call = if follow { libc::setxattr } else { libc::lsetxattr };
-        // SAFETY: the kernel reads two strings and the value.
-        done(unsafe { call(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), flags) }.into())
-    }
-
-    /// The names, each ended by a NUL byte.
-    pub fn list(path: &CStr, follow: bool) -> Result<Vec<u8>> {
-        let call = if follow { libc::listxattr } else { libc::llistxattr };
-        let mut names = vec![0u8; SIZE_MAX];
-        // SAFETY: the kernel reads a path and writes at most the buffer's length.
-        let rc = unsafe { call(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
-        names.truncate(Errno::result(rc)? as usize);
-        Ok(names)
-    }
-
-    /// Removes an attribute.
-    pub fn remove(path: &CStr, name: &CStr, follow: bool) -> Result<()> {
-        let call = if follow { libc::removexattr } else { libc::lremovexattr };
-        // SAFETY: the kernel reads two strings.
-        done(unsafe { call(path.as_ptr(), name.as_ptr()) }.into())
-    }
 }
 
 /// `truncate` through a path, by a descriptor's /proc link for an open path descriptor.
@@ -342,7 +342,18 @@ pub fn socket_option(fd: BorrowedFd<'_>, level: i32, name: i32) -> Result<i32> {
 /// Sets a socket option that is an `int`.
 pub fn set_socket_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> Result<()> {
     // SAFETY: the kernel reads the four bytes of an int.
-    done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size_of::<i32>() as u32) }.into())
+    done(
+        unsafe {
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                level,
+                name,
+                (&raw const value).cast(),
+                size_of::<i32>() as u32,
+            )
+        }
+        .into(),
+    )
 }
 
 /// Who is at the other end of a UNIX socket, as the kernel noted it when the connection was made.
@@ -358,14 +369,28 @@ pub struct PeerCredentials {
 
 /// `SO_PEERCRED`.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> Result<PeerCredentials> {
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
     let mut length = size_of_val(&peer) as u32;
     // SAFETY: the kernel writes one ucred.
     let rc = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &mut length)
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut length,
+        )
     };
     Errno::result(rc)?;
-    Ok(PeerCredentials { pid: peer.pid, uid: peer.uid, gid: peer.gid })
+    Ok(PeerCredentials {
+        pid: peer.pid,
+        uid: peer.uid,
+        gid: peer.gid,
+    })
 }
 
 /// `SO_PEERPIDFD` (Linux 6.5): a descriptor of the process at the other end, which no reused number can fool.
@@ -383,67 +408,13 @@ pub fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
 /// The number of the process behind a pidfd, in the pid namespace of our /proc; `None` once it was reaped.
 pub fn pidfd_pid(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
+    let pid = info
+        .lines()
+        .find_map(|line| line.strip_prefix("Pid:"))?
+        .trim()
+        .parse()
+        .ok()?;
     (pid > 0).then_some(pid)
-}
-
-/// `open_tree`: a descriptor of a mount tree. Flags: `OPEN_TREE_CLONE`, `AT_RECURSIVE`, `AT_EMPTY_PATH`, `AT_SYMLINK_NOFOLLOW`.
-pub fn open_tree(dir: BorrowedFd<'_>, path: &CStr, flags: u32) -> Result<OwnedFd> {
-    const OPEN_TREE_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
-    // SAFETY: the kernel reads a path; makes a descriptor or fails.
-    owned(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags | OPEN_TREE_CLOEXEC) })
-}
-
-/// `OPEN_TREE_CLONE` of [`open_tree`]: a detached copy.
-pub const OPEN_TREE_CLONE: u32 = 1;
-/// `AT_RECURSIVE` of [`open_tree`] and [`mount_setattr`]: the mounts below, too.
-pub const AT_RECURSIVE: u32 = 0x8000;
-
-/// Attaches the mount tree `tree` at `path` below `dir`.
-pub fn move_mount(tree: BorrowedFd<'_>, dir: BorrowedFd<'_>, path: &CStr) -> Result<()> {
-    const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
-    // SAFETY: the kernel reads two paths.
-    done(unsafe {
-        libc::syscall(
-            libc::SYS_move_mount,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            dir.as_raw_fd(),
-            path.as_ptr(),
-            MOVE_MOUNT_F_EMPTY_PATH,
-        )
-    })
-}
-
-/// Attributes for [`mount_setattr`].
-pub mod mount_attr {
-    /// Read-only.
-    pub const RDONLY: u64 = 0x1;
-    /// Set-uid bits mean nothing.
-    pub const NOSUID: u64 = 0x2;
-    /// Device files do not open.
-    pub const NODEV: u64 = 0x4;
-    /// Nothing executes.
-    pub const NOEXEC: u64 = 0x8;
-    /// Symbolic links are not followed.
-    pub const NOSYMFOLLOW: u64 = 0x20_0000;
-}
-
-/// `mount_setattr`: sets and clears attributes of a mount, or of a tree with [`AT_RECURSIVE`]. `propagation`: `MS_PRIVATE`,
-/// `MS_SLAVE` or 0.
-pub fn mount_setattr(dir: BorrowedFd<'_>, path: &CStr, flags: u32, set: u64, clear: u64, propagation: u64) -> Result<()> {
-    #[repr(C)]
-    struct MountAttr {
-        attr_set: u64,
-        attr_clr: u64,
-        propagation: u64,
-        userns_fd: u64,
-    }
-    let attr = MountAttr { attr_set: set, attr_clr: clear, propagation, userns_fd: 0 };
-    // SAFETY: the kernel reads a path and a structure of the size that is passed.
-    done(unsafe {
-        libc::syscall(libc::SYS_mount_setattr, dir.as_raw_fd(), path.as_ptr(), flags, &attr, size_of::<MountAttr>())
-    })
 }
 
 /// Fills the buffer with random bytes.
@@ -475,13 +446,21 @@ pub fn umask(mask: u32) -> u32 {
 /// Lets a signal have its default effect again.
 pub fn signal_default(signal: i32) -> Result<()> {
     // SAFETY: installs no handler of ours.
-    if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR { Err(Errno::last()) } else { Ok(()) }
+    if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+        Err(Errno::last())
+    } else {
+        Ok(())
+    }
 }
 
 /// Ignores a signal.
 pub fn signal_ignore(signal: i32) -> Result<()> {
     // SAFETY: installs no handler of ours.
-    if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR { Err(Errno::last()) } else { Ok(()) }
+    if unsafe { libc::signal(signal, libc::SIG_IGN) } == libc::SIG_ERR {
+        Err(Errno::last())
+    } else {
+        Ok(())
+    }
 }
 
 /// The calling thread's number.
@@ -489,3 +468,6 @@ pub fn thread_id() -> i32 {
     // SAFETY: reads a number; the call cannot fail.
     unsafe { libc::gettid() }
 }
+
+#[cfg(test)]
+mod tests;

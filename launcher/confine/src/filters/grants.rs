@@ -15,7 +15,10 @@ pub struct Grants {
 
 impl Grants {
     /// Everything that can be granted.
-    pub const ALL: Grants = Grants { files: true, sockets: true };
+    pub const ALL: Grants = Grants {
+        files: true,
+        sockets: true,
+    };
 }
 
 const CHANGES: &str = "changes a directory";
@@ -66,19 +69,48 @@ const OPEN_CHANGES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc:
 pub(super) fn agent(grants: Grants) -> Filter {
     let mut rules = Vec::new();
     if grants.files {
-        rules.extend(CHANGING.iter().map(|&(call, reason)| rule(call, &[], Action::Notify, reason)));
+        rules.extend(
+            CHANGING
+                .iter()
+                .map(|&(call, reason)| rule(call, &[], Action::Notify, reason)),
+        );
         for (call, flags) in [(call!(SYS_open), 1), (call!(SYS_openat), 2)] {
-            rules.push(rule(call, &[arg(flags, Test::Any(OPEN_CHANGES))], Action::Notify, "opens for a change; reads are Landlock's and the view's"));
+            rules.push(rule(
+                call,
+                &[arg(flags, Test::Any(OPEN_CHANGES))],
+                Action::Notify,
+                "opens for a change; reads are Landlock's and the view's",
+            ));
         }
-        for (call, mode) in [(call!(SYS_access), 1), (call!(SYS_faccessat), 2), (call!(SYS_faccessat2), 2)] {
-            rules.push(rule(call, &[arg(mode, Test::Any(libc::W_OK as u32))], Action::Notify, "the view is read-only, what is granted is not"));
+        for (call, mode) in [
+            (call!(SYS_access), 1),
+            (call!(SYS_faccessat), 2),
+            (call!(SYS_faccessat2), 2),
+        ] {
+            rules.push(rule(
+                call,
+                &[arg(mode, Test::Any(libc::W_OK as u32))],
+                Action::Notify,
+                "the view is read-only, what is granted is not",
+            ));
         }
     }
     if grants.sockets {
         let kind = |value| arg(1, Test::Masked { mask: TYPE_MASK, value });
         let made = "made by the supervisor, which keeps a duplicate to connect or bind";
-        for (family, value) in [(UNIX, STREAM), (INET, STREAM), (INET6, STREAM), (INET, DGRAM), (INET6, DGRAM)] {
-            rules.push(rule(call!(SYS_socket), &[arg(0, Test::Is(family)), kind(value)], Action::Notify, made));
+        for (family, value) in [
+            (UNIX, STREAM),
+            (INET, STREAM),
+            (INET6, STREAM),
+            (INET, DGRAM),
+            (INET6, DGRAM),
+        ] {
+            rules.push(rule(
+                call!(SYS_socket),
+                &[arg(0, Test::Is(family)), kind(value)],
+                Action::Notify,
+                made,
+            ));
         }
         for call in [call!(SYS_connect), call!(SYS_bind)] {
             rules.push(rule(call, &[], Action::Notify, "the address lies behind a pointer"));
@@ -89,8 +121,18 @@ pub(super) fn agent(grants: Grants) -> Filter {
 
 pub(super) fn retriever() -> Filter {
     let rules = vec![
-        rule(call!(SYS_socket), &[], Action::Notify, "made by the supervisor, which keeps a duplicate to connect"),
-        rule(call!(SYS_connect), &[], Action::Notify, "the address lies behind a pointer and is checked there"),
+        rule(
+            call!(SYS_socket),
+            &[],
+            Action::Notify,
+            "made by the supervisor, which keeps a duplicate to connect",
+        ),
+        rule(
+            call!(SYS_connect),
+            &[],
+            Action::Notify,
+            "the address lies behind a pointer and is checked there",
+        ),
     ];
     notifying("retriever's grants", rules)
 }
@@ -98,5 +140,12 @@ pub(super) fn retriever() -> Filter {
 /// Stacked on a filter that refuses foreign ABIs and newer calls: this one refuses them, too, rather than rely on that.
 fn notifying(name: &'static str, rules: Vec<Rule>) -> Filter {
     let enosys = Action::Errno(Errno::ENOSYS);
-    Filter { name, foreign: enosys, x32: enosys, newer: Some((NEWEST_CALL, enosys)), rules, otherwise: Action::Allow }
+    Filter {
+        name,
+        foreign: enosys,
+        x32: enosys,
+        newer: Some((NEWEST_CALL, enosys)),
+        rules,
+        otherwise: Action::Allow,
+    }
 }

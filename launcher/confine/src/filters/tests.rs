@@ -1,5 +1,7 @@
 //! Every refusal of the agent's list in the kernel: the exact error, and a control without the filter that gets another answer.
 
+mod arguments;
+
 use super::*;
 use crate::attempt::{self, Arg};
 use crate::process::Exit;
@@ -27,10 +29,12 @@ use Control::{Namespaced, Root};
 fn harmless(name: &str) -> ([i64; 6], Control) {
     match name {
         "ptrace" => ([libc::PTRACE_ATTACH as i64, N, 0, 0, 0, 0], Namespaced),
-        "kcmp" | "setns" | "process_vm_readv" | "process_vm_writev" | "process_madvise" | "process_mrelease" | "pidfd_getfd"
-        | "move_pages" | "migrate_pages" | "io_uring_enter" | "io_uring_register" | "fsconfig" | "fsmount" | "quotactl_fd"
-        | "open_by_handle_at" | "name_to_handle_at" | "fanotify_mark" | "clock_settime" | "clock_adjtime" => ([N, N, 0, 0, 0, 0], Namespaced),
-        "fspick" | "open_tree" | "open_tree_attr" | "mount_setattr" | "setxattrat" | "removexattrat" | "file_setattr" => ([N, 8, 0, 0, 0, 0], Namespaced),
+        "kcmp" | "setns" | "process_vm_readv" | "process_vm_writev" | "process_madvise" | "process_mrelease"
+        | "pidfd_getfd" | "move_pages" | "migrate_pages" | "io_uring_enter" | "io_uring_register" | "fsconfig"
+        | "fsmount" | "quotactl_fd" | "open_by_handle_at" | "name_to_handle_at" | "fanotify_mark" | "clock_settime"
+        | "clock_adjtime" => ([N, N, 0, 0, 0, 0], Namespaced),
+        "fspick" | "open_tree" | "open_tree_attr" | "mount_setattr" | "setxattrat" | "removexattrat"
+        | "file_setattr" => ([N, 8, 0, 0, 0, 0], Namespaced),
         "keyctl" => ([0xffff, 0, 0, 0, 0, 0], Namespaced),
         "userfaultfd" => ([0x4000_0001, 0, 0, 0, 0, 0], Namespaced),
         "memfd_secret" => ([N, 0, 0, 0, 0, 0], Namespaced),
@@ -48,7 +52,10 @@ fn harmless(name: &str) -> ([i64; 6], Control) {
         "swapon" | "swapoff" | "init_module" | "delete_module" => ([8, 0, 0, 0, 0, 0], Root),
         "settimeofday" => ([8, 0, 0, 0, 0, 0], Namespaced),
         "acct" => ([8, 0, 0, 0, 0, 0], Root),
-        "vhangup" => ([0; 6], Control::None("would hang up the terminal of whoever runs the tests")),
+        "vhangup" => (
+            [0; 6],
+            Control::None("would hang up the terminal of whoever runs the tests"),
+        ),
         // uselib, lookup_dcookie, nfsservctl, io_uring_setup, add_key, mount, …: null pointers.
         _ => ([0; 6], Namespaced),
     }
@@ -66,7 +73,11 @@ fn answers(calls: &[(&'static str, i64, [i64; 6])], filtered: bool) -> Vec<Strin
         if filtered {
             seccomp::install(&agent_plain()).unwrap();
         }
-        calls.iter().map(|(_, nr, args)| attempt::describe(&attempt::numbers(*nr, args))).collect::<Vec<_>>().join("\n")
+        calls
+            .iter()
+            .map(|(_, nr, args)| attempt::describe(&attempt::numbers(*nr, args)))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     // As root of the host the refusals of the kernel itself do not blur the control.
     let said = if is_root() { child_says(run) } else { in_namespaces(run) };
@@ -83,11 +94,20 @@ fn every_denied_call_fails_with_its_error_and_not_without_the_filter() {
         controls.push(control);
     }
     let with = answers(&calls, true);
-    let skip: Vec<_> = calls.iter().zip(&controls).filter(|(_, c)| !matches!(c, Control::None(_))).map(|(c, _)| *c).collect();
+    let skip: Vec<_> = calls
+        .iter()
+        .zip(&controls)
+        .filter(|(_, c)| !matches!(c, Control::None(_)))
+        .map(|(c, _)| *c)
+        .collect();
     let without: std::collections::BTreeMap<_, _> = skip.iter().map(|c| c.0).zip(answers(&skip, false)).collect();
     let mut same = Vec::new();
-    for (((name, _, _), answer), ((_, action, _), control)) in calls.iter().zip(&with).zip(agent::DENIED.iter().zip(&controls)) {
-        let Action::Errno(errno) = action else { panic!("{name}: {action:?}") };
+    for (((name, _, _), answer), ((_, action, _), control)) in
+        calls.iter().zip(&with).zip(agent::DENIED.iter().zip(&controls))
+    {
+        let Action::Errno(errno) = action else {
+            panic!("{name}: {action:?}")
+        };
         assert_eq!(answer, &format!("{errno:?}"), "{name}");
         let must_differ = match control {
             Namespaced => true,
@@ -114,103 +134,19 @@ fn numbers_that_are_not_assigned_are_refused_before_the_kernel_sees_them() {
     }
 }
 
-/// Name, call, arguments, error when filtered; `None`: must not be refused.
-type Case = (&'static str, i64, [i64; 6], Option<Errno>);
-
-fn by_argument() -> Vec<Case> {
-    use Errno::*;
-    let (ioctl, fcntl, socket, pair) = (libc::SYS_ioctl, libc::SYS_fcntl, libc::SYS_socket, libc::SYS_socketpair);
-    let high = 1i64 << 32;
-    let (inet, inet6, unix) = (libc::AF_INET as i64, libc::AF_INET6 as i64, libc::AF_UNIX as i64);
-    let (stream, dgram, raw, seqpacket) = (libc::SOCK_STREAM as i64, libc::SOCK_DGRAM as i64, libc::SOCK_RAW as i64, libc::SOCK_SEQPACKET as i64);
-    let fast = i64::from(FAST_OPEN);
-    vec![
-        ("personality sets", libc::SYS_personality, [0x0040_0000, 0, 0, 0, 0, 0], Some(EPERM)),
-        ("personality sets, high bits", libc::SYS_personality, [0x0040_0000 | high, 0, 0, 0, 0, 0], Some(EPERM)),
-        ("personality asks", libc::SYS_personality, [0xffff_ffff, 0, 0, 0, 0, 0], None),
-        ("personality default", libc::SYS_personality, [0; 6], None),
-        ("F_SETOWN of a group", fcntl, [N, libc::F_SETOWN as i64, -5, 0, 0, 0], Some(EPERM)),
-        ("F_SETOWN of a group, 32 bits", fcntl, [N, libc::F_SETOWN as i64 | high, 0xffff_fffb, 0, 0, 0], Some(EPERM)),
-        ("F_SETOWN of a process", fcntl, [N, libc::F_SETOWN as i64, 5, 0, 0, 0], None),
-        ("F_SETOWN_EX", fcntl, [N, 15, 0, 0, 0, 0], Some(EPERM)),
-        ("F_SETLEASE", fcntl, [N, libc::F_SETLEASE as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("F_GETFL", fcntl, [N, libc::F_GETFL as i64, 0, 0, 0, 0], None),
-        ("seccomp with a listener", libc::SYS_seccomp, [1, 8, 0, 0, 0, 0], Some(EBUSY)),
-        ("seccomp with a listener and more", libc::SYS_seccomp, [1 | high, 8 | 16 | 32, 0, 0, 0, 0], Some(EBUSY)),
-        ("seccomp without", libc::SYS_seccomp, [1, 0, 0, 0, 0, 0], None),
-        ("PR_SET_MM", libc::SYS_prctl, [libc::PR_SET_MM as i64, 1, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCSTI", ioctl, [N, libc::TIOCSTI as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCSTI, high bits", ioctl, [N, libc::TIOCSTI as i64 | high, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCSETD", ioctl, [N, libc::TIOCSETD as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCLINUX", ioctl, [N, libc::TIOCLINUX as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCCONS", ioctl, [N, libc::TIOCCONS as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCEXCL", ioctl, [N, libc::TIOCEXCL as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("TIOCSCTTY steals", ioctl, [N, libc::TIOCSCTTY as i64, 1, 0, 0, 0], Some(EPERM)),
-        ("TIOCSCTTY steals, high bits", ioctl, [N, libc::TIOCSCTTY as i64, high, 0, 0, 0], Some(EPERM)),
-        ("TIOCSCTTY takes", ioctl, [N, libc::TIOCSCTTY as i64, 0, 0, 0, 0], None),
-        ("TIOCGWINSZ", ioctl, [N, libc::TIOCGWINSZ as i64, 0, 0, 0, 0], None),
-        ("TIOCSPGRP", ioctl, [N, libc::TIOCSPGRP as i64, 0, 0, 0, 0], None),
-        ("KDSKBSENT", ioctl, [N, 0x4b49, 0, 0, 0, 0], Some(EPERM)),
-        ("VT_ACTIVATE", ioctl, [N, 0x5606, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_SETFLAGS", ioctl, [N, 0x4008_6602, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_SETFLAGS, high bits", ioctl, [N, 0x4008_6602 | high, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC32_SETFLAGS", ioctl, [N, 0x4004_6602, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_GETFLAGS", ioctl, [N, 0x8008_6601, 0, 0, 0, 0], None),
-        ("FS_IOC_FSSETXATTR", ioctl, [N, 0x401c_5820, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_FSGETXATTR", ioctl, [N, 0x801c_581f, 0, 0, 0, 0], None),
-        ("FIFREEZE", ioctl, [N, 0xc004_5877, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_SETVERSION", ioctl, [N, 0x4008_7602, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_ENABLE_VERITY", ioctl, [N, 0x4080_6685, 0, 0, 0, 0], Some(EPERM)),
-        ("FS_IOC_ADD_ENCRYPTION_KEY", ioctl, [N, 0xc050_6617, 0, 0, 0, 0], Some(EPERM)),
-        ("EXT4_IOC_SWAP_BOOT", ioctl, [N, 0x6611, 0, 0, 0, 0], Some(EPERM)),
-        ("BTRFS_IOC_SNAP_CREATE", ioctl, [N, 0x5000_9401, 0, 0, 0, 0], Some(EPERM)),
-        ("FICLONE", ioctl, [N, 0x4004_9409, N, 0, 0, 0], None),
-        ("FIOSETOWN", ioctl, [N, 0x8901, 0, 0, 0, 0], Some(EPERM)),
-        ("SIOCSPGRP", ioctl, [N, 0x8902, 0, 0, 0, 0], Some(EPERM)),
-        ("FIONREAD", ioctl, [N, libc::FIONREAD as i64, 0, 0, 0, 0], None),
-        ("socket TCP", socket, [inet, stream, 0, 0, 0, 0], None),
-        ("socket TCP by number, with flags", socket, [inet6, stream | libc::SOCK_CLOEXEC as i64 | libc::SOCK_NONBLOCK as i64, 6, 0, 0, 0], None),
-        ("socket UDP", socket, [inet, dgram, 0, 0, 0, 0], None),
-        ("socket UDP by number", socket, [inet6, dgram, 17, 0, 0, 0], None),
-        ("socket MPTCP", socket, [inet, stream, 262, 0, 0, 0], Some(EPROTONOSUPPORT)),
-        ("socket MPTCP, high bits", socket, [inet | high, stream | high, 262 | high, 0, 0, 0], Some(EPROTONOSUPPORT)),
-        ("socket UDP-Lite", socket, [inet, dgram, 136, 0, 0, 0], Some(EPROTONOSUPPORT)),
-        ("socket ping", socket, [inet, dgram, 1, 0, 0, 0], Some(EPROTONOSUPPORT)),
-        ("socket raw", socket, [inet, raw, 255, 0, 0, 0], Some(EPERM)),
-        ("socket raw v6", socket, [inet6, raw, 58, 0, 0, 0], Some(EPERM)),
-        ("socket UNIX stream", socket, [unix, stream, 0, 0, 0, 0], None),
-        ("socket UNIX datagram", socket, [unix, dgram, 0, 0, 0, 0], Some(EPERM)),
-        ("socket UNIX packets", socket, [unix, seqpacket | libc::SOCK_CLOEXEC as i64, 0, 0, 0, 0], Some(EPERM)),
-        ("socket netlink", socket, [libc::AF_NETLINK as i64, raw, 0, 0, 0, 0], Some(EAFNOSUPPORT)),
-        ("socket netlink, high bits", socket, [libc::AF_NETLINK as i64 | high, raw, 0, 0, 0, 0], Some(EAFNOSUPPORT)),
-        ("socket packet", socket, [libc::AF_PACKET as i64, raw, 0, 0, 0, 0], Some(EAFNOSUPPORT)),
-        ("socketpair stream", pair, [unix, stream, 0, 8, 0, 0], None),
-        ("socketpair datagram", pair, [unix, dgram, 0, 8, 0, 0], Some(EPERM)),
-        ("socketpair packets", pair, [unix, seqpacket, 0, 8, 0, 0], Some(EPERM)),
-        ("socketpair of another family", pair, [libc::AF_TIPC as i64, stream, 0, 8, 0, 0], Some(EAFNOSUPPORT)),
-        ("sendto fast open", libc::SYS_sendto, [N, 0, 0, fast, 0, 0], Some(EOPNOTSUPP)),
-        ("sendto fast open and more", libc::SYS_sendto, [N, 0, 0, fast | 0x4000 | high, 0, 0], Some(EOPNOTSUPP)),
-        ("sendto", libc::SYS_sendto, [N, 0, 0, 0x4000, 0, 0], None),
-        ("sendmsg fast open", libc::SYS_sendmsg, [N, 0, fast, 0, 0, 0], Some(EOPNOTSUPP)),
-        ("sendmsg", libc::SYS_sendmsg, [N, 0, 0, 0, 0, 0], None),
-        ("sendmmsg fast open", libc::SYS_sendmmsg, [N, 0, 0, fast, 0, 0], Some(EOPNOTSUPP)),
-        ("prlimit64 of another", libc::SYS_prlimit64, [1, 0, 0, 0, 0, 0], Some(EPERM)),
-        ("prlimit64 asks", libc::SYS_prlimit64, [0, libc::RLIMIT_CORE as i64, 0, 8, 0, 0], None),
-        ("setpriority of a group", libc::SYS_setpriority, [1, 0, 0, 0, 0, 0], Some(EPERM)),
-        ("setpriority of a user", libc::SYS_setpriority, [2, 0, 0, 0, 0, 0], Some(EPERM)),
-        ("setpriority of itself", libc::SYS_setpriority, [0, 0, 0, 0, 0, 0], None),
-        ("ioprio_set of a group", libc::SYS_ioprio_set, [2, 0, 0x7fff_ffff, 0, 0, 0], Some(EPERM)),
-        ("ioprio_set of a user", libc::SYS_ioprio_set, [3, 0, 0x7fff_ffff, 0, 0, 0], Some(EPERM)),
-    ]
-}
-
 #[test]
 fn calls_refused_by_argument_fail_exactly_and_their_neighbours_do_not() {
-    let cases = by_argument();
+    let cases = arguments::by_argument();
     let calls: Vec<_> = cases.iter().map(|c| (c.0, c.1, c.2)).collect();
     let (with, without) = (answers(&calls, true), answers(&calls, false));
     // Made descriptors have the lowest free number: a number is as good as another.
-    let kind = |answer: &str| if answer.parse::<i64>().is_ok_and(|n| n >= 0) { "done".to_owned() } else { answer.to_owned() };
+    let kind = |answer: &str| {
+        if answer.parse::<i64>().is_ok_and(|n| n >= 0) {
+            "done".to_owned()
+        } else {
+            answer.to_owned()
+        }
+    };
     for ((case, with), without) in cases.iter().zip(&with).zip(&without) {
         match case.3 {
             Some(errno) => {
@@ -259,10 +195,17 @@ fn ordinary_programs_run_under_the_agents_list() {
         seccomp::install(&agent_plain()).unwrap();
         let thread = std::thread::spawn(|| 42).join().unwrap();
         let output = std::process::Command::new("/bin/sh")
-            .args(["-c", "set -m; (exit 3); a=$?; echo hi | cat; ls / >/dev/null && mkfifo /tmp/.$$ && rm /tmp/.$$; echo $a"])
+            .args([
+                "-c",
+                "set -m; (exit 3); a=$?; echo hi | cat; ls / >/dev/null && mkfifo /tmp/.$$ && rm /tmp/.$$; echo $a",
+            ])
             .output()
             .unwrap();
-        format!("{thread} {:?} {:?}", output.status.code(), String::from_utf8_lossy(&output.stdout))
+        format!(
+            "{thread} {:?} {:?}",
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout)
+        )
     });
     assert_eq!((exit, said.as_str()), (Exit::Code(0), "42 Some(0) \"hi\\n3\\n\""));
 }
@@ -275,7 +218,14 @@ fn the_core_limit_stays_and_says_yes() {
         let zero = [0u8; 16];
         let args = |nr| match nr {
             libc::SYS_setrlimit => [Arg::Int(4), Arg::In(&zero), Arg::Null, Arg::Null, Arg::Null, Arg::Null],
-            _ => [Arg::Int(0), Arg::Int(4), Arg::In(&zero), Arg::Null, Arg::Null, Arg::Null],
+            _ => [
+                Arg::Int(0),
+                Arg::Int(4),
+                Arg::In(&zero),
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+            ],
         };
         let first = attempt::syscall(libc::SYS_setrlimit, args(libc::SYS_setrlimit));
         let second = attempt::syscall(libc::SYS_prlimit64, args(libc::SYS_prlimit64));
@@ -287,9 +237,17 @@ fn the_core_limit_stays_and_says_yes() {
 
 #[test]
 fn every_reason_is_given() {
-    for filter in [agent_plain(), agent_notify(Grants::ALL), retriever_notify()].into_iter().chain(Role::ALL.map(for_role)) {
+    for filter in [agent_plain(), agent_notify(Grants::ALL), retriever_notify()]
+        .into_iter()
+        .chain(Role::ALL.map(for_role))
+    {
         for rule in &filter.rules {
-            assert!(rule.reason.len() >= 3 && !rule.name.is_empty(), "{} {}", filter.name, rule.nr);
+            assert!(
+                rule.reason.len() >= 3 && !rule.name.is_empty(),
+                "{} {}",
+                filter.name,
+                rule.nr
+            );
         }
     }
 }
@@ -297,11 +255,24 @@ fn every_reason_is_given() {
 /// No rule of a list is shadowed by an earlier one.
 #[test]
 fn no_rule_is_redundant() {
-    for filter in [agent_plain(), agent_notify(Grants::ALL), retriever_notify()].into_iter().chain(Role::ALL.map(for_role)) {
+    for filter in [agent_plain(), agent_notify(Grants::ALL), retriever_notify()]
+        .into_iter()
+        .chain(Role::ALL.map(for_role))
+    {
         let mut unconditional = BTreeSet::new();
         for (i, rule) in filter.rules.iter().enumerate() {
-            assert!(!unconditional.contains(&rule.nr), "{}: {} comes after a rule that decides it always", filter.name, rule.name);
-            assert!(!filter.rules[..i].iter().any(|r| r.nr == rule.nr && r.when == rule.when), "{}: {} twice", filter.name, rule.name);
+            assert!(
+                !unconditional.contains(&rule.nr),
+                "{}: {} comes after a rule that decides it always",
+                filter.name,
+                rule.name
+            );
+            assert!(
+                !filter.rules[..i].iter().any(|r| r.nr == rule.nr && r.when == rule.when),
+                "{}: {} twice",
+                filter.name,
+                rule.name
+            );
             if rule.when.is_empty() {
                 unconditional.insert(rule.nr);
             }
@@ -314,16 +285,56 @@ fn no_rule_is_redundant() {
 fn no_changing_call_is_forgotten() {
     let (plain, notify) = (agent_plain(), agent_notify(Grants::ALL));
     let changing = [
-        libc::SYS_creat, libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_mkdir, libc::SYS_mkdirat, libc::SYS_rmdir,
-        libc::SYS_link, libc::SYS_linkat, libc::SYS_unlink, libc::SYS_unlinkat, libc::SYS_symlink, libc::SYS_symlinkat, libc::SYS_mknod,
-        libc::SYS_mknodat, libc::SYS_truncate, libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchmodat2, libc::SYS_chown,
-        libc::SYS_fchown, libc::SYS_lchown, libc::SYS_fchownat, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat, libc::SYS_utimensat,
-        libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr,
-        libc::SYS_openat2, libc::SYS_connect, libc::SYS_bind, number::SETXATTRAT, number::REMOVEXATTRAT, number::FILE_SETATTR,
+        libc::SYS_creat,
+        libc::SYS_rename,
+        libc::SYS_renameat,
+        libc::SYS_renameat2,
+        libc::SYS_mkdir,
+        libc::SYS_mkdirat,
+        libc::SYS_rmdir,
+        libc::SYS_link,
+        libc::SYS_linkat,
+        libc::SYS_unlink,
+        libc::SYS_unlinkat,
+        libc::SYS_symlink,
+        libc::SYS_symlinkat,
+        libc::SYS_mknod,
+        libc::SYS_mknodat,
+        libc::SYS_truncate,
+        libc::SYS_chmod,
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        libc::SYS_fchmodat2,
+        libc::SYS_chown,
+        libc::SYS_fchown,
+        libc::SYS_lchown,
+        libc::SYS_fchownat,
+        libc::SYS_utime,
+        libc::SYS_utimes,
+        libc::SYS_futimesat,
+        libc::SYS_utimensat,
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        libc::SYS_fsetxattr,
+        libc::SYS_removexattr,
+        libc::SYS_lremovexattr,
+        libc::SYS_fremovexattr,
+        libc::SYS_openat2,
+        libc::SYS_connect,
+        libc::SYS_bind,
+        number::SETXATTRAT,
+        number::REMOVEXATTRAT,
+        number::FILE_SETATTR,
     ];
     for nr in changing {
-        let (plain, notify) = (plain.decide(ARCH, nr as u32, &[0; 6]), notify.decide(ARCH, nr as u32, &[0; 6]));
-        assert!(matches!(plain, Action::Errno(_)) || notify == Action::Notify, "{nr}: {plain:?} {notify:?}");
+        let (plain, notify) = (
+            plain.decide(ARCH, nr as u32, &[0; 6]),
+            notify.decide(ARCH, nr as u32, &[0; 6]),
+        );
+        assert!(
+            matches!(plain, Action::Errno(_)) || notify == Action::Notify,
+            "{nr}: {plain:?} {notify:?}"
+        );
     }
     for (nr, at) in [(libc::SYS_open, 1), (libc::SYS_openat, 2)] {
         for flags in [1, 2, 0o100, 0o1000, 0o20_000_000, 0o20_200_000 | 2, 1 << 32 | 1] {
@@ -331,7 +342,13 @@ fn no_changing_call_is_forgotten() {
             args[at] = flags;
             assert_eq!(notify.decide(ARCH, nr as u32, &args), Action::Notify, "{nr} {flags:o}");
         }
-        for flags in [0, libc::O_DIRECTORY, libc::O_PATH | libc::O_NOFOLLOW, libc::O_CLOEXEC, libc::O_NONBLOCK] {
+        for flags in [
+            0,
+            libc::O_DIRECTORY,
+            libc::O_PATH | libc::O_NOFOLLOW,
+            libc::O_CLOEXEC,
+            libc::O_NONBLOCK,
+        ] {
             let mut args = [0; 6];
             args[at] = flags as u64;
             assert_eq!(notify.decide(ARCH, nr as u32, &args), Action::Allow, "{nr} {flags:o}");
@@ -341,16 +358,30 @@ fn no_changing_call_is_forgotten() {
 
 #[test]
 fn roles_are_refused_what_the_table_says_they_lack() {
-    for role in Role::ALL.into_iter().filter(|r| !matches!(r, Role::Agent | Role::Launcher | Role::Command | Role::OutsideWeb)) {
+    for role in Role::ALL
+        .into_iter()
+        .filter(|r| !matches!(r, Role::Agent | Role::Launcher | Role::Command | Role::OutsideWeb))
+    {
         let filter = for_role(role);
         let denied = selfcheck::denied_by(&filter);
         let names: BTreeSet<_> = denied.iter().map(|d| d.name).collect();
-        for name in ["openat", "execve", "execveat", "ptrace", "io_uring_setup", "socket(netlink)", "socket(mptcp)", "unshare", "listen"] {
+        for name in [
+            "openat",
+            "execve",
+            "execveat",
+            "ptrace",
+            "io_uring_setup",
+            "socket(netlink)",
+            "socket(mptcp)",
+            "unshare",
+            "listen",
+        ] {
             assert!(names.contains(name), "{}: {name}", role.name());
         }
         for name in ["socket(inet, tcp)", "connect"] {
             // A retriever asks for protocol 6 and is granted it one by one.
-            let makes = matches!(role, Role::Init | Role::OutsideModel | Role::Resolver) || (role == Role::Retriever && name == "connect");
+            let makes = matches!(role, Role::Init | Role::OutsideModel | Role::Resolver)
+                || (role == Role::Retriever && name == "connect");
             assert_eq!(names.contains(name), !makes, "{}: {name}", role.name());
         }
     }
@@ -373,15 +404,26 @@ fn every_lists_self_check_holds_in_the_kernel_and_fails_without_it() {
         });
         // For each single call: bare, it does not answer what the check wants.
         let blind = child_says(|| {
-            let blind = denied.iter().filter(|d| attempt::numbers(d.nr, &d.args) == Err(d.errno));
+            let blind = denied
+                .iter()
+                .filter(|d| attempt::numbers(d.nr, &d.args) == Err(d.errno));
             blind.map(|d| d.name).collect::<Vec<_>>().join("\n")
         });
         let mut lines = said.lines();
-        assert_eq!(lines.next(), Some("Err(\"confinement check failed: Seccomp must be 2, found 0\")"), "{}", role.name());
+        assert_eq!(
+            lines.next(),
+            Some("Err(\"confinement check failed: Seccomp must be 2, found 0\")"),
+            "{}",
+            role.name()
+        );
         assert_eq!(lines.next(), Some("Ok(())"), "{}", role.name());
         // A family that this kernel lacks answers EAFNOSUPPORT bare.
         let blind: Vec<_> = blind.lines().filter(|n| !n.starts_with("socket(")).collect();
-        assert!(blind.is_empty(), "{}: {blind:?} would not show a missing list", role.name());
+        assert!(
+            blind.is_empty(),
+            "{}: {blind:?} would not show a missing list",
+            role.name()
+        );
     }
 }
 
@@ -397,7 +439,10 @@ fn roles_work_under_their_lists() {
             let fds = b.recv(&mut Vec::new()).unwrap().unwrap();
             let big = vec![1u8; 64 << 20];
             std::thread::sleep(std::time::Duration::from_millis(1));
-            let threads = matches!(role, Role::Launcher | Role::Command | Role::OutsideModel | Role::OutsideWeb | Role::Agent);
+            let threads = matches!(
+                role,
+                Role::Launcher | Role::Command | Role::OutsideModel | Role::OutsideWeb | Role::Agent
+            );
             let thread = std::thread::Builder::new().spawn(|| 7).map(|t| t.join().unwrap());
             if threads {
                 assert_eq!(thread.unwrap(), 7);

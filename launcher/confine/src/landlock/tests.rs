@@ -9,7 +9,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 fn answer<T>(result: std::io::Result<T>) -> String {
     match result {
         Ok(_) => "ok".into(),
-        Err(e) => e.raw_os_error().map_or_else(|| format!("{e}"), |n| format!("{:?}", Errno::from_raw(n))),
+        Err(e) => e
+            .raw_os_error()
+            .map_or_else(|| format!("{e}"), |n| format!("{:?}", Errno::from_raw(n))),
     }
 }
 
@@ -33,12 +35,23 @@ fn rights_are_what_they_say() {
     let dir = scratch("rights");
     std::fs::write(dir.join("file"), "x").unwrap();
     // By another program: a descriptor of ours could be open for writing in another test's child (ETXTBSY).
-    assert!(std::process::Command::new("cp").arg("/bin/true").arg(dir.join("true")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("cp")
+            .arg("/bin/true")
+            .arg(dir.join("true"))
+            .status()
+            .unwrap()
+            .success()
+    );
     let under = |rights: Option<Rights>| {
         child_says(|| {
             // What /bin/true itself needs.
             let mut access = Access::none().path(Rights::Execute, Path::new("/usr")).unwrap();
-            access = access.path(Rights::Read, Path::new("/etc")).unwrap().path(Rights::Device, Path::new("/dev/null")).unwrap();
+            access = access
+                .path(Rights::Read, Path::new("/etc"))
+                .unwrap()
+                .path(Rights::Device, Path::new("/dev/null"))
+                .unwrap();
             if let Some(rights) = rights {
                 access = access.path(rights, &dir).unwrap();
             }
@@ -57,8 +70,16 @@ fn rights_are_what_they_say() {
 
 #[test]
 fn an_absent_path_is_an_error() {
-    let error = Access::none().path(Rights::Read, Path::new("/does/not/exist")).unwrap_err();
-    assert_eq!(error, Error::Open { path: "/does/not/exist".into(), errno: Errno::ENOENT });
+    let error = Access::none()
+        .path(Rights::Read, Path::new("/does/not/exist"))
+        .unwrap_err();
+    assert_eq!(
+        error,
+        Error::Open {
+            path: "/does/not/exist".into(),
+            errno: Errno::ENOENT
+        }
+    );
 }
 
 #[test]
@@ -120,8 +141,15 @@ fn sockets_by_path_are_left_to_other_layers_where_that_is_asked_for() {
 #[test]
 fn the_report_names_what_newer_kernels_would_add() {
     let said = child_says(|| format!("{:?}", restrict(Access::none()).unwrap()));
-    let dropped: Vec<&str> = NEWER.iter().filter(|(since, _)| abi().unwrap() < *since).map(|(_, name)| *name).collect();
-    assert_eq!(said, format!("Report {{ abi: {}, dropped: {dropped:?} }}", abi().unwrap()));
+    let dropped: Vec<&str> = NEWER
+        .iter()
+        .filter(|(since, _)| abi().unwrap() < *since)
+        .map(|(_, name)| *name)
+        .collect();
+    assert_eq!(
+        said,
+        format!("Report {{ abi: {}, dropped: {dropped:?} }}", abi().unwrap())
+    );
     let said = child_says(|| format!("{:?}", restrict(Access::none().allow_unix_connect()).unwrap().dropped));
     assert!(!said.contains("UNIX"), "{said}");
 }
@@ -134,7 +162,13 @@ fn a_kernel_below_the_floor_is_refused() {
         // Nothing was restricted by the attempt.
         format!("{error} {}", answer(std::fs::read_dir("/")))
     });
-    assert_eq!(said, format!("this kernel has Landlock ABI {found}, but ABI {} is needed ok", found + 1));
+    assert_eq!(
+        said,
+        format!(
+            "this kernel has Landlock ABI {found}, but ABI {} is needed ok",
+            found + 1
+        )
+    );
 }
 
 #[test]
@@ -155,7 +189,13 @@ fn a_rule_for_a_single_file_and_by_descriptor_holds() {
     let dir = scratch("single");
     std::fs::write(dir.join("file"), "x").unwrap();
     std::fs::write(dir.join("other"), "x").unwrap();
-    let fd = sys::openat(sys::CWD, &std::ffi::CString::new(dir.join("file").to_str().unwrap()).unwrap(), libc::O_PATH, 0).unwrap();
+    let fd = sys::openat(
+        sys::CWD,
+        &std::ffi::CString::new(dir.join("file").to_str().unwrap()).unwrap(),
+        libc::O_PATH,
+        0,
+    )
+    .unwrap();
     assert_eq!(sys::fstat(fd.as_fd()).unwrap().kind(), libc::S_IFREG);
     let said = child_says(|| {
         restrict(Access::none().fd(Rights::Write, fd, &dir.join("file"))).unwrap();

@@ -4,7 +4,17 @@ use std::os::fd::AsRawFd;
 
 fn status(keys: &[&str]) -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    keys.iter().map(|key| status.lines().find_map(|l| l.strip_prefix(&format!("{key}:"))).unwrap().trim().to_owned()).collect::<Vec<_>>().join(" ")
+    keys.iter()
+        .map(|key| {
+            status
+                .lines()
+                .find_map(|l| l.strip_prefix(&format!("{key}:")))
+                .unwrap()
+                .trim()
+                .to_owned()
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 const SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
@@ -20,7 +30,10 @@ fn all_five_capability_sets_are_empty_in_a_namespace() {
         let bounding = drop_all_capabilities().unwrap();
         format!("{bounding} {}", status(&SETS))
     });
-    assert_eq!(said, "true 0000000000000000 0000000000000000 0000000000000000 0000000000000000 0000000000000000");
+    assert_eq!(
+        said,
+        "true 0000000000000000 0000000000000000 0000000000000000 0000000000000000 0000000000000000"
+    );
 }
 
 #[test]
@@ -30,7 +43,10 @@ fn dropping_twice_and_without_any_is_fine() {
         let second = drop_all_capabilities().unwrap();
         format!("{second} {}", status(&["CapInh", "CapPrm", "CapEff", "CapAmb"]))
     });
-    assert_eq!(said, "false 0000000000000000 0000000000000000 0000000000000000 0000000000000000");
+    assert_eq!(
+        said,
+        "false 0000000000000000 0000000000000000 0000000000000000 0000000000000000"
+    );
 }
 
 #[test]
@@ -46,13 +62,21 @@ fn no_privileges_come_back() {
 #[test]
 fn the_session_keyring_is_a_new_one() {
     const KEY_SPEC_SESSION_KEYRING: i64 = -3;
-    let ring = || crate::attempt::numbers(libc::SYS_keyctl, &[0 /* KEYCTL_GET_KEYRING_ID */, KEY_SPEC_SESSION_KEYRING, 0]);
+    let ring = || {
+        crate::attempt::numbers(
+            libc::SYS_keyctl,
+            &[0 /* KEYCTL_GET_KEYRING_ID */, KEY_SPEC_SESSION_KEYRING, 0],
+        )
+    };
     let said = child_says(|| {
         let before = ring();
         new_session_keyring().unwrap();
         let first = ring();
         new_session_keyring().unwrap();
-        format!("{}", before != first && first != ring() && first.is_ok() || before == Err(Errno::ENOSYS))
+        format!(
+            "{}",
+            before != first && first != ring() && first.is_ok() || before == Err(Errno::ENOSYS)
+        )
     });
     assert_eq!(said, "true");
 }
@@ -71,15 +95,26 @@ fn the_core_limit_is_1_and_cannot_be_raised() {
 #[test]
 fn the_sweep_leaves_what_is_kept_and_nothing_else() {
     let said = child_says(|| {
-        let (a, b) = (std::fs::File::open("/dev/null").unwrap(), std::fs::File::open("/dev/null").unwrap());
+        let (a, b) = (
+            std::fs::File::open("/dev/null").unwrap(),
+            std::fs::File::open("/dev/null").unwrap(),
+        );
         // SAFETY: clears close-on-exec, as for an inherited descriptor.
         unsafe { libc::fcntl(a.as_raw_fd(), libc::F_SETFD, 0) };
         let high = nix::fcntl::fcntl(&b, nix::fcntl::FcntlArg::F_DUPFD(200)).unwrap();
-        let open = || (0..300).filter(|&fd| crate::attempt::numbers(libc::SYS_fcntl, &[fd, libc::F_GETFD.into()]).is_ok()).collect::<Vec<_>>();
+        let open = || {
+            (0..300)
+                .filter(|&fd| crate::attempt::numbers(libc::SYS_fcntl, &[fd, libc::F_GETFD.into()]).is_ok())
+                .collect::<Vec<_>>()
+        };
         let channel: Vec<_> = open().into_iter().filter(|fd| ![0, 1, 2].contains(fd)).collect();
         assert!(channel.contains(&i64::from(high)));
         // The channel of the test itself is among the lowest; it is kept so that the answer can be sent.
-        let answer = channel.iter().copied().filter(|&fd| fd != i64::from(a.as_raw_fd()) && fd != i64::from(b.as_raw_fd()) && fd != i64::from(high)).collect::<Vec<_>>();
+        let answer = channel
+            .iter()
+            .copied()
+            .filter(|&fd| fd != i64::from(a.as_raw_fd()) && fd != i64::from(b.as_raw_fd()) && fd != i64::from(high))
+            .collect::<Vec<_>>();
         let mut keep: Vec<RawFd> = answer.iter().map(|&fd| fd as RawFd).collect();
         keep.extend([b.as_raw_fd(), 0, 0, -1]);
         sweep(&keep).unwrap();

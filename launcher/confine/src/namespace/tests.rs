@@ -29,7 +29,10 @@ fn ids_are_mapped_onto_themselves_and_groups_are_locked() {
     // Root may write the same word twice; the map itself only once.
     let map = "cannot write the id map /proc/self/uid_map: Operation not permitted (EPERM)";
     let start = format!("({uid}, {gid}) deny 1 ");
-    assert!(said == format!("{start}{again}") || said == format!("{start}{map}"), "{said}");
+    assert!(
+        said == format!("{start}{again}") || said == format!("{start}{map}"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -44,7 +47,12 @@ fn loopback_works_after_it_is_up_and_nothing_else_does() {
         loopback_up().unwrap();
         let listener = bind().unwrap();
         let there = listener.local_addr().unwrap().to_string();
-        format!("{before} {} {} {}", reach(&there), reach("127.0.0.1:9"), reach("192.0.2.1:9"))
+        format!(
+            "{before} {} {} {}",
+            reach(&there),
+            reach("127.0.0.1:9"),
+            reach("192.0.2.1:9")
+        )
     });
     assert_eq!(said, "ENETUNREACH ok ECONNREFUSED ENETUNREACH");
 }
@@ -76,10 +84,25 @@ fn start(workspace: &Path, agent_work: impl FnOnce() -> String) -> Session {
         write_own_maps(uid, gid).unwrap();
         let none: Option<&str> = None;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-        mount(Some("proc"), "/proc", Some("proc"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, none).unwrap();
+        mount(
+            Some("proc"),
+            "/proc",
+            Some("proc"),
+            MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
+            none,
+        )
+        .unwrap();
         let path = CString::new(workspace.to_str().unwrap()).unwrap();
         let tree = sys::open_tree(sys::CWD, &path, sys::OPEN_TREE_CLONE).unwrap();
-        sys::mount_setattr(tree.as_fd(), c"", libc::AT_EMPTY_PATH as u32, sys::mount_attr::RDONLY, 0, 0).unwrap();
+        sys::mount_setattr(
+            tree.as_fd(),
+            c"",
+            libc::AT_EMPTY_PATH as u32,
+            sys::mount_attr::RDONLY,
+            0,
+            0,
+        )
+        .unwrap();
         sys::move_mount(tree.as_fd(), sys::CWD, &path).unwrap();
         loopback_up().unwrap();
         from_launcher.send(b"ready", &[]).unwrap();
@@ -100,7 +123,11 @@ fn start(workspace: &Path, agent_work: impl FnOnce() -> String) -> Session {
     let me = process::pidfd_open(std::process::id() as i32).unwrap();
 
     // The init was started before: without `allow_signals` it would outlive this process.
-    let access = Access::none().allow_unix_connect().allow_signals().path(Rights::Write, workspace).unwrap();
+    let access = Access::none()
+        .allow_unix_connect()
+        .allow_signals()
+        .path(Rights::Write, workspace)
+        .unwrap();
     landlock::restrict(access.path(Rights::Execute, Path::new("/")).unwrap()).unwrap();
 
     let (ours, theirs) = channel::pair().unwrap();
@@ -134,15 +161,30 @@ fn start(workspace: &Path, agent_work: impl FnOnce() -> String) -> Session {
     drop(theirs);
     let (mut agent, mut listener, mut message) = (None, None, Vec::new());
     while agent.is_none() || listener.is_none() {
-        let fd = ours.recv(&mut message).unwrap().expect("the agent's start").pop().unwrap();
+        let fd = ours
+            .recv(&mut message)
+            .unwrap()
+            .expect("the agent's start")
+            .pop()
+            .unwrap();
         match message.as_slice() {
             b"listener" => listener = Some(Listener::from(fd)),
-            pid => agent = Some(Child::from_parts(std::str::from_utf8(pid).unwrap().parse().unwrap(), fd)),
+            pid => {
+                agent = Some(Child::from_parts(
+                    std::str::from_utf8(pid).unwrap().parse().unwrap(),
+                    fd,
+                ))
+            }
         }
     }
     assert_eq!(middle.wait().unwrap(), Exit::Code(0));
     std::mem::forget(to_init);
-    Session { agent: agent.unwrap(), init, listener: listener.unwrap(), channel: ours }
+    Session {
+        agent: agent.unwrap(),
+        init,
+        listener: listener.unwrap(),
+        channel: ours,
+    }
 }
 
 fn check_fd(check: &SelfCheck) -> i32 {
@@ -152,7 +194,9 @@ fn check_fd(check: &SelfCheck) -> i32 {
 fn errno_of<T>(result: std::io::Result<T>) -> String {
     match result {
         Ok(_) => "ok".into(),
-        Err(e) => e.raw_os_error().map_or("?".into(), |n| format!("{:?}", Errno::from_raw(n))),
+        Err(e) => e
+            .raw_os_error()
+            .map_or("?".into(), |n| format!("{:?}", Errno::from_raw(n))),
     }
 }
 
@@ -168,8 +212,17 @@ fn a_landlocked_launcher_starts_and_serves_an_agent_in_namespaces_made_before() 
             let refused = std::fs::write("refused", "by the agent");
             let network = std::net::TcpStream::connect("127.0.0.1:9");
             let namespace = attempt::describe(&attempt::numbers(libc::SYS_unshare, &[libc::CLONE_NEWUSER.into()]));
-            let pids = std::fs::read_dir("/proc").unwrap().filter(|e| e.as_ref().unwrap().file_name().to_str().unwrap().parse::<i32>().is_ok()).count();
-            format!("{} {} {} {namespace} {pids} {}", errno_of(write), errno_of(refused), errno_of(network), nix::unistd::getppid())
+            let pids = std::fs::read_dir("/proc")
+                .unwrap()
+                .filter(|e| e.as_ref().unwrap().file_name().to_str().unwrap().parse::<i32>().is_ok())
+                .count();
+            format!(
+                "{} {} {} {namespace} {pids} {}",
+                errno_of(write),
+                errno_of(refused),
+                errno_of(network),
+                nix::unistd::getppid()
+            )
         });
         let workspace = CString::new(dir.to_str().unwrap()).unwrap();
         let writable = sys::openat(sys::CWD, &workspace, libc::O_PATH | libc::O_DIRECTORY, 0).unwrap();
@@ -188,15 +241,28 @@ fn a_landlocked_launcher_starts_and_serves_an_agent_in_namespaces_made_before() 
                 continue;
             }
             let flags = request.int(2) & !libc::O_CREAT;
-            let file = sys::openat2(writable.as_fd(), &CString::new(path).unwrap(), flags, 0, sys::resolve::BENEATH).unwrap();
-            session.listener.inject_and_reply(request.id, file.as_fd(), true).unwrap();
+            let file = sys::openat2(
+                writable.as_fd(),
+                &CString::new(path).unwrap(),
+                flags,
+                0,
+                sys::resolve::BENEATH,
+            )
+            .unwrap();
+            session
+                .listener
+                .inject_and_reply(request.id, file.as_fd(), true)
+                .unwrap();
         }
         let mut message = Vec::new();
         session.channel.recv(&mut message).unwrap().unwrap();
         let signal_init = sys::pidfd_signal(session.init.pidfd(), 0).err();
         let signal_agent = sys::pidfd_signal(session.agent.pidfd(), 0).err();
         let exit = session.agent.wait().unwrap();
-        format!("{} {signal_init:?} {signal_agent:?} {exit:?}", String::from_utf8_lossy(&message[1..]))
+        format!(
+            "{} {signal_init:?} {signal_agent:?} {exit:?}",
+            String::from_utf8_lossy(&message[1..])
+        )
     });
     assert_eq!(said, "ok EROFS ENETUNREACH EPERM 2 0 None None Code(7)");
     assert_eq!(std::fs::read_to_string(dir.join("file")).unwrap(), "by the agent");
@@ -231,7 +297,9 @@ fn nothing_survives_a_killed_launcher() {
             std::thread::sleep(std::time::Duration::from_secs(100));
             String::new()
         });
-        theirs.send(b"x", &[session.agent.pidfd(), session.init.pidfd()]).unwrap();
+        theirs
+            .send(b"x", &[session.agent.pidfd(), session.init.pidfd()])
+            .unwrap();
         std::thread::sleep(std::time::Duration::from_secs(100));
         0
     })

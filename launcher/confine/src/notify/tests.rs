@@ -8,8 +8,21 @@ use std::os::fd::FromRawFd;
 
 fn filter(calls: &[i64]) -> Filter {
     let enosys = Action::Errno(Errno::ENOSYS);
-    let rules = calls.iter().map(|&nr| Rule { nr, name: "test", when: vec![], then: Action::Notify, reason: "test" });
-    Filter { name: "test", foreign: enosys, x32: enosys, newer: None, rules: rules.collect(), otherwise: Action::Allow }
+    let rules = calls.iter().map(|&nr| Rule {
+        nr,
+        name: "test",
+        when: vec![],
+        then: Action::Notify,
+        reason: "test",
+    });
+    Filter {
+        name: "test",
+        foreign: enosys,
+        x32: enosys,
+        newer: None,
+        rules: rules.collect(),
+        otherwise: Action::Allow,
+    }
 }
 
 /// A child under a filter that notifies us of `calls`, and the channel on which it says what it found.
@@ -47,7 +60,10 @@ fn answers_of_every_kind_arrive() {
     });
     listener.sync_wake_up().unwrap();
     let request = next(&listener);
-    assert_eq!((request.nr, request.args[0], request.int(0)), (libc::SYS_umask, 7 | 1 << 40, 7));
+    assert_eq!(
+        (request.nr, request.args[0], request.int(0)),
+        (libc::SYS_umask, 7 | 1 << 40, 7)
+    );
     assert_eq!(request.pid, child.pid());
     assert!(listener.valid(request.id));
     assert!(!listener.valid(request.id + 1));
@@ -73,12 +89,19 @@ fn descriptors_are_put_into_the_caller() {
             // SAFETY: the supervisor put this descriptor here, for us.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             let cloexec = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFD).unwrap();
-            out.push(format!("{} {cloexec}", std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap().display()));
+            out.push(format!(
+                "{} {cloexec}",
+                std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+                    .unwrap()
+                    .display()
+            ));
         }
         out.join(" ")
     });
     let null = std::fs::File::open("/dev/null").unwrap();
-    listener.inject_and_reply(next(&listener).id, null.as_fd(), true).unwrap();
+    listener
+        .inject_and_reply(next(&listener).id, null.as_fd(), true)
+        .unwrap();
     let request = next(&listener);
     let number = listener.inject(request.id, null.as_fd(), false).unwrap();
     assert!(listener.valid(request.id), "the caller still waits");
@@ -96,7 +119,10 @@ fn a_full_descriptor_table_of_the_caller_is_its_errno() {
     let null = std::fs::File::open("/dev/null").unwrap();
     let request = next(&listener);
     assert_eq!(listener.inject(request.id, null.as_fd(), true), Err(Errno::EMFILE));
-    assert_eq!(listener.inject_and_reply(request.id, null.as_fd(), true), Err(Errno::EMFILE));
+    assert_eq!(
+        listener.inject_and_reply(request.id, null.as_fd(), true),
+        Err(Errno::EMFILE)
+    );
     listener.reply_errno(request.id, Errno::EMFILE).unwrap();
     assert_eq!(child.wait().unwrap(), Exit::Code(0));
 }
@@ -105,7 +131,10 @@ fn a_full_descriptor_table_of_the_caller_is_its_errno() {
 fn the_callers_memory_is_read_while_it_waits() {
     let path = b"a/path\xff\0";
     let (child, listener, _channel) = supervised(&[libc::SYS_mkdir], || {
-        attempt::describe(&attempt::syscall(libc::SYS_mkdir, [Arg::In(path), Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null]))
+        attempt::describe(&attempt::syscall(
+            libc::SYS_mkdir,
+            [Arg::In(path), Arg::Int(0), Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+        ))
     });
     let request = next(&listener);
     assert_eq!(memory::read_path(request.pid, request.args[0]).unwrap(), b"a/path\xff");
@@ -116,7 +145,9 @@ fn the_callers_memory_is_read_while_it_waits() {
 
 #[test]
 fn a_caller_that_died_is_no_error_and_no_request() {
-    let (child, listener, _channel) = supervised(&[libc::SYS_umask], || attempt::describe(&attempt::numbers(libc::SYS_umask, &[0])));
+    let (child, listener, _channel) = supervised(&[libc::SYS_umask], || {
+        attempt::describe(&attempt::numbers(libc::SYS_umask, &[0]))
+    });
     let request = next(&listener);
     assert!(!listener.ended());
     assert_eq!(child.kill_and_wait().unwrap(), Exit::Signal(libc::SIGKILL));
@@ -142,7 +173,9 @@ fn a_received_call_is_not_interrupted_by_handled_signals() {
         );
         // SAFETY: the handler does nothing.
         unsafe { nix::sys::signal::sigaction(nix::sys::signal::SIGUSR1, &action) }.unwrap();
-        [0; 2].map(|_| attempt::describe(&attempt::numbers(libc::SYS_umask, &[0]))).join(" ")
+        [0; 2]
+            .map(|_| attempt::describe(&attempt::numbers(libc::SYS_umask, &[0])))
+            .join(" ")
     });
     let request = next(&listener);
     child.signal(nix::sys::signal::SIGUSR1).unwrap();
@@ -158,7 +191,13 @@ fn a_received_call_is_not_interrupted_by_handled_signals() {
 #[test]
 fn a_stacked_refusal_wins_over_a_notification() {
     let refusal = Filter {
-        rules: vec![Rule { nr: libc::SYS_umask, name: "umask", when: vec![], then: Action::Errno(Errno::EXDEV), reason: "test" }],
+        rules: vec![Rule {
+            nr: libc::SYS_umask,
+            name: "umask",
+            when: vec![],
+            then: Action::Errno(Errno::EXDEV),
+            reason: "test",
+        }],
         ..filter(&[])
     };
     for first in [true, false] {
@@ -198,23 +237,63 @@ fn a_socket_is_made_and_connected_on_behalf_of_the_retrievers_list() {
         let listener = seccomp::install_both(&plain, &crate::filters::retriever_notify()).unwrap();
         theirs.send(b"listener", &[listener.as_fd()]).unwrap();
         drop(listener);
-        let tcp = |protocol| attempt::numbers(libc::SYS_socket, &[libc::AF_INET.into(), libc::SOCK_STREAM.into(), protocol]);
+        let tcp = |protocol| {
+            attempt::numbers(
+                libc::SYS_socket,
+                &[libc::AF_INET.into(), libc::SOCK_STREAM.into(), protocol],
+            )
+        };
         let refused = attempt::describe(&tcp(0));
         let fd = tcp(6).unwrap();
         let mut sockaddr = vec![2, 0];
         sockaddr.extend(address.port().to_be_bytes());
         sockaddr.extend([127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let connect = attempt::syscall(libc::SYS_connect, [Arg::Int(fd), Arg::In(&sockaddr), Arg::Int(16), Arg::Null, Arg::Null, Arg::Null]);
-        let sent = attempt::syscall(libc::SYS_sendto, [Arg::Int(fd), Arg::In(b"hi"), Arg::Int(2), Arg::Int(0x4000), Arg::Null, Arg::Int(0)]);
-        let named = attempt::syscall(libc::SYS_sendto, [Arg::Int(fd), Arg::In(b"hi"), Arg::Int(2), Arg::Int(0), Arg::In(&sockaddr), Arg::Int(16)]);
-        theirs.send(format!("={refused} {connect:?} {sent:?} {named:?}").as_bytes(), &[]).unwrap();
+        let connect = attempt::syscall(
+            libc::SYS_connect,
+            [
+                Arg::Int(fd),
+                Arg::In(&sockaddr),
+                Arg::Int(16),
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+            ],
+        );
+        let sent = attempt::syscall(
+            libc::SYS_sendto,
+            [
+                Arg::Int(fd),
+                Arg::In(b"hi"),
+                Arg::Int(2),
+                Arg::Int(0x4000),
+                Arg::Null,
+                Arg::Int(0),
+            ],
+        );
+        let named = attempt::syscall(
+            libc::SYS_sendto,
+            [
+                Arg::Int(fd),
+                Arg::In(b"hi"),
+                Arg::Int(2),
+                Arg::Int(0),
+                Arg::In(&sockaddr),
+                Arg::Int(16),
+            ],
+        );
+        theirs
+            .send(format!("={refused} {connect:?} {sent:?} {named:?}").as_bytes(), &[])
+            .unwrap();
         0
     })
     .unwrap();
     drop(theirs);
     let listener = Listener::from(ours.recv(&mut Vec::new()).unwrap().unwrap().pop().unwrap());
     let request = next(&listener);
-    assert_eq!((request.nr, request.int(0), request.int(2)), (libc::SYS_socket, libc::AF_INET, 6));
+    assert_eq!(
+        (request.nr, request.int(0), request.int(2)),
+        (libc::SYS_socket, libc::AF_INET, 6)
+    );
     let socket = sys::socket(request.int(0), request.int(1), request.int(2)).unwrap();
     listener.inject_and_reply(request.id, socket.as_fd(), true).unwrap();
     let request = next(&listener);
@@ -225,7 +304,11 @@ fn a_socket_is_made_and_connected_on_behalf_of_the_retrievers_list() {
     // The caller's descriptor and our duplicate are one socket.
     let link = std::ffi::CString::new(format!("/proc/{}/fd/{}", request.pid, request.int(0))).unwrap();
     let theirs = sys::openat(sys::CWD, &link, libc::O_PATH, 0).unwrap();
-    assert!(sys::fstat(theirs.as_fd()).unwrap().same(&sys::fstat(socket.as_fd()).unwrap()));
+    assert!(
+        sys::fstat(theirs.as_fd())
+            .unwrap()
+            .same(&sys::fstat(socket.as_fd()).unwrap())
+    );
     sys::connect(socket.as_fd(), &copy).unwrap();
     listener.reply_value(request.id, 0).unwrap();
     assert_eq!(said(&ours), "EACCES Ok(0) Ok(2) Err(EACCES)");

@@ -22,7 +22,13 @@ fn exits_are_told_apart() {
     assert_eq!(child.wait().unwrap(), Exit::Signal(libc::SIGTERM));
     assert_eq!(Exit::Signal(libc::SIGTERM).code(), 143);
     child.signal(Signal::SIGTERM).unwrap();
-    assert!(matches!(child.wait(), Err(Error::Wait { errno: Errno::ECHILD, .. })));
+    assert!(matches!(
+        child.wait(),
+        Err(Error::Wait {
+            errno: Errno::ECHILD,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -90,7 +96,11 @@ fn a_process_with_threads_starts_nothing_that_needs_one() {
         ];
         drop(go);
         let _ = thread.join();
-        format!("{} {:?}", results.iter().all(|e| *e == Error::Threads { count: 2 }), single_threaded())
+        format!(
+            "{} {:?}",
+            results.iter().all(|e| *e == Error::Threads { count: 2 }),
+            single_threaded()
+        )
     });
     assert_eq!(said, "true Ok(())");
 }
@@ -119,15 +129,34 @@ fn a_role_starts_with_four_descriptors_an_empty_environment_and_its_title() {
         let mut fds: Vec<_> = std::fs::read_dir(format!("{proc}/fd"))
             .unwrap()
             .map(|e| e.unwrap())
-            .map(|e| format!("{}={}", e.file_name().to_string_lossy(), std::fs::read_link(e.path()).unwrap().to_string_lossy().split(':').next().unwrap()))
+            .map(|e| {
+                format!(
+                    "{}={}",
+                    e.file_name().to_string_lossy(),
+                    std::fs::read_link(e.path())
+                        .unwrap()
+                        .to_string_lossy()
+                        .split(':')
+                        .next()
+                        .unwrap()
+                )
+            })
             .collect();
         fds.sort();
         let cmdline = std::fs::read(format!("{proc}/cmdline")).unwrap();
         let environ = std::fs::read(format!("{proc}/environ")).unwrap();
-        let session = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(child.pid()))).unwrap().as_raw() == child.pid();
+        let session = nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(child.pid())))
+            .unwrap()
+            .as_raw()
+            == child.pid();
         child.kill_and_wait().unwrap();
         drop(ours);
-        format!("{seen:?} {} {:?} {} {session}", fds.join(" "), std::ffi::OsStr::from_bytes(&cmdline), environ.len())
+        format!(
+            "{seen:?} {} {:?} {} {session}",
+            fds.join(" "),
+            std::ffi::OsStr::from_bytes(&cmdline),
+            environ.len()
+        )
     });
     assert_eq!(
         said,

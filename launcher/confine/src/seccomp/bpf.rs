@@ -1,7 +1,9 @@
 //! From rules to BPF.
 
 use super::{ARCH, Action, Cond, Filter, Rule, Test, X32_BIT};
-use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch};
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
 use std::collections::BTreeMap;
 
 /// One instruction, in the kernel's layout (`struct sock_filter`).
@@ -42,13 +44,16 @@ fn test(code: u16, k: u32, jt: u8, jf: u8) -> Instruction {
 }
 
 fn answer(action: Action) -> Instruction {
-    op(RETURN, match action {
-        Action::Allow => libc::SECCOMP_RET_ALLOW,
-        Action::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as i32 as u32,
-        Action::Pretend => libc::SECCOMP_RET_ERRNO,
-        Action::Notify => libc::SECCOMP_RET_USER_NOTIF,
-        Action::KillProcess => libc::SECCOMP_RET_KILL_PROCESS,
-    })
+    op(
+        RETURN,
+        match action {
+            Action::Allow => libc::SECCOMP_RET_ALLOW,
+            Action::Errno(errno) => libc::SECCOMP_RET_ERRNO | errno as i32 as u32,
+            Action::Pretend => libc::SECCOMP_RET_ERRNO,
+            Action::Notify => libc::SECCOMP_RET_USER_NOTIF,
+            Action::KillProcess => libc::SECCOMP_RET_KILL_PROCESS,
+        },
+    )
 }
 
 /// Instructions that fall through if the condition holds and skip `miss` more instructions behind themselves if not.
@@ -63,9 +68,19 @@ fn condition(cond: &Cond, miss: u8) -> Vec<Instruction> {
         Test::Masked { mask, value } => vec![op(LOAD, low), op(AND, mask), test(JUMP_EQ, value, 0, miss)],
         Test::NotMasked { mask, value } => vec![op(LOAD, low), op(AND, mask), test(JUMP_EQ, value, miss, 0)],
         Test::Null64 => {
-            vec![op(LOAD, low), test(JUMP_EQ, 0, 0, miss + 2), op(LOAD, high), test(JUMP_EQ, 0, 0, miss)]
+            vec![
+                op(LOAD, low),
+                test(JUMP_EQ, 0, 0, miss + 2),
+                op(LOAD, high),
+                test(JUMP_EQ, 0, 0, miss),
+            ]
         }
-        Test::NotNull64 => vec![op(LOAD, low), test(JUMP_EQ, 0, 0, 2), op(LOAD, high), test(JUMP_EQ, 0, miss, 0)],
+        Test::NotNull64 => vec![
+            op(LOAD, low),
+            test(JUMP_EQ, 0, 0, 2),
+            op(LOAD, high),
+            test(JUMP_EQ, 0, miss, 0),
+        ],
     }
 }
 
@@ -79,7 +94,10 @@ fn block(rules: &[&Rule], otherwise: Action) -> Result<Vec<Instruction>, String>
             if cond.argument > 5 {
                 return Err(format!("{} tests argument {}", rule.name, cond.argument));
             }
-            let miss = u8::try_from(body.len()).ok().filter(|&n| n < 250).ok_or_else(|| format!("{} has too many conditions", rule.name))?;
+            let miss = u8::try_from(body.len())
+                .ok()
+                .filter(|&n| n < 250)
+                .ok_or_else(|| format!("{} has too many conditions", rule.name))?;
             let mut test = condition(cond, miss);
             test.append(&mut body);
             body = test;
@@ -162,9 +180,15 @@ pub(super) fn compile_plain(filter: &Filter, errno: u16) -> Result<Vec<Instructi
                 Test::Is(value) => (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into()),
                 Test::IsNot(value) => (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value.into()),
                 Test::None(mask) => (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask.into()), 0),
-                Test::Masked { mask, value } => (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask.into()), value.into()),
+                Test::Masked { mask, value } => (
+                    SeccompCmpArgLen::Dword,
+                    SeccompCmpOp::MaskedEq(mask.into()),
+                    value.into(),
+                ),
                 Test::Null64 => (SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0),
-                Test::Any(_) | Test::NotMasked { .. } | Test::NotNull64 => return Err(format!("{} has another condition", rule.name)),
+                Test::Any(_) | Test::NotMasked { .. } | Test::NotNull64 => {
+                    return Err(format!("{} has another condition", rule.name));
+                }
             };
             conditions.push(SeccompCondition::new(cond.argument, length, operator, value).map_err(|e| e.to_string())?);
         }
@@ -184,5 +208,13 @@ pub(super) fn compile_plain(filter: &Filter, errno: u16) -> Result<Vec<Instructi
         SeccompFilter::new(rules, otherwise, SeccompAction::Allow, TargetArch::x86_64)
             .and_then(TryInto::try_into)
             .map_err(|e| e.to_string())?;
-    Ok(compiled.into_iter().map(|i| Instruction { code: i.code, jt: i.jt, jf: i.jf, k: i.k }).collect())
+    Ok(compiled
+        .into_iter()
+        .map(|i| Instruction {
+            code: i.code,
+            jt: i.jt,
+            jf: i.jf,
+            k: i.k,
+        })
+        .collect())
 }
