@@ -12,7 +12,11 @@ use super::shape::{Fate, Field, Object, Shape, Tagged};
 /// # Errors
 /// The first thing that the schema does not accept.
 pub(crate) fn rewrite(body: &Value<'_>, schema: &'static Object, models: &Models<'_>) -> Result<Vec<u8>, Refusal> {
-    let mut check = Check { out: Vec::new(), place: Vec::new(), models };
+    let mut check = Check {
+        out: Vec::new(),
+        place: Vec::new(),
+        models,
+    };
     check.object(body, schema, None)?;
     Ok(check.out)
 }
@@ -60,7 +64,11 @@ impl Check<'_> {
 
     fn refuse_reach(&self, word: &str, reach: &'static Reach) -> Refusal {
         let refusal = self.refuse(reach.rule, format!("{} {}", shown(word), reach.what));
-        if reach.instead.is_empty() { refusal } else { refusal.instead(reach.instead) }
+        if reach.instead.is_empty() {
+            refusal
+        } else {
+            refusal.instead(reach.instead)
+        }
     }
 
     fn expected(&self, what: &str, value: &Value<'_>) -> Refusal {
@@ -85,7 +93,10 @@ impl Check<'_> {
             Shape::Object(object) => return self.object(value, object, None),
             Shape::Tagged(tagged) => return self.tagged(value, tagged),
             Shape::Either(shapes) => {
-                let shape = shapes.iter().find(|shape| fits(shape, value)).ok_or_else(|| self.expected("another kind of value", value))?;
+                let shape = shapes
+                    .iter()
+                    .find(|shape| fits(shape, value))
+                    .ok_or_else(|| self.expected("another kind of value", value))?;
                 return self.value(value, shape);
             }
             leaf => self.leaf(value, leaf)?,
@@ -98,7 +109,9 @@ impl Check<'_> {
         match (shape, value) {
             (Shape::Text, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => Ok(()),
             (Shape::Word, Value::String(text)) if word(text, b"._-") => Ok(()),
-            (Shape::Word, Value::String(text)) => Err(self.refuse_word(text, "wrong-value", "is not a short identifier")),
+            (Shape::Word, Value::String(text)) => {
+                Err(self.refuse_word(text, "wrong-value", "is not a short identifier"))
+            }
             (Shape::Name, Value::String(text)) if word(text, b"._-:") => Ok(()),
             (Shape::Name, Value::String(text)) => Err(self.refuse_word(text, "wrong-value", "is not a tool name")),
             (Shape::Number, Value::Number(text)) if text.parse::<f64>().is_ok_and(f64::is_finite) => Ok(()),
@@ -113,9 +126,16 @@ impl Check<'_> {
             (Shape::Only("false"), Value::Bool(false)) => Ok(()),
             (Shape::Only(literal), Value::Number(text)) if text == literal => Ok(()),
             (Shape::Only(literal), _) => {
-                let key = self.place.iter().rev().find_map(|step| if let Step::Key(key) = step { Some(*key) } else { None });
+                let key = self
+                    .place
+                    .iter()
+                    .rev()
+                    .find_map(|step| if let Step::Key(key) = step { Some(*key) } else { None });
                 let reach = key.and_then(hosted::reach);
-                let refusal = self.refuse(reach.map_or("wrong-value", |r| r.rule), format!("only {literal} is accepted"));
+                let refusal = self.refuse(
+                    reach.map_or("wrong-value", |r| r.rule),
+                    format!("only {literal} is accepted"),
+                );
                 Err(match reach.map(|r| r.instead) {
                     Some(instead) if !instead.is_empty() => refusal.instead(instead),
                     _ => refusal,
@@ -142,12 +162,17 @@ impl Check<'_> {
         };
         match rest.split_once(";base64,") {
             Some((media, data)) if types.contains(&media) && base64(data) => Ok(()),
-            _ => Err(self.refuse("wrong-value", format!("only data: URLs with base64 of {} are accepted", types.join(", ")))),
+            _ => Err(self.refuse(
+                "wrong-value",
+                format!("only data: URLs with base64 of {} are accepted", types.join(", ")),
+            )),
         }
     }
 
     fn list(&mut self, value: &Value<'_>, shape: &'static Shape) -> Result<(), Refusal> {
-        let Value::Array(items) = value else { return Err(self.expected("an array", value)) };
+        let Value::Array(items) = value else {
+            return Err(self.expected("an array", value));
+        };
         self.out.push(b'[');
         for (index, item) in items.iter().enumerate() {
             if index > 0 {
@@ -170,7 +195,11 @@ impl Check<'_> {
                 Some((name, object)) => self.object(value, object, Some((tagged.tag, name))),
                 None => {
                     self.place.push(Step::Key(tagged.tag));
-                    Err(self.refuse_word(tag, "unknown-type", &format!("is not a type of {} that is accepted ({RECORDED})", tagged.what)))
+                    Err(self.refuse_word(
+                        tag,
+                        "unknown-type",
+                        &format!("is not a type of {} that is accepted ({RECORDED})", tagged.what),
+                    ))
                 }
             },
             Some(other) => {
@@ -179,14 +208,24 @@ impl Check<'_> {
             }
             None => match tagged.untagged {
                 Some(object) => self.object(value, object, None),
-                None => Err(self.refuse("missing-field", format!("{} without {}", tagged.what, shown(tagged.tag)))),
+                None => Err(self.refuse(
+                    "missing-field",
+                    format!("{} without {}", tagged.what, shown(tagged.tag)),
+                )),
             },
         }
     }
 
     /// Checks a closed object and writes it in the order of its keys as they came.
-    fn object(&mut self, value: &Value<'_>, object: &'static Object, tag: Option<(&'static str, &'static str)>) -> Result<(), Refusal> {
-        let Value::Object(members) = value else { return Err(self.expected("an object", value)) };
+    fn object(
+        &mut self,
+        value: &Value<'_>,
+        object: &'static Object,
+        tag: Option<(&'static str, &'static str)>,
+    ) -> Result<(), Refusal> {
+        let Value::Object(members) = value else {
+            return Err(self.expected("an object", value));
+        };
         self.out.push(b'{');
         let start = self.out.len();
         let mut seen = 0u64;
@@ -199,10 +238,17 @@ impl Check<'_> {
                 continue;
             }
             let Some((index, field)) = find(object, key) else {
-                return Err(self.refuse_word(key, "unknown-field", &format!("is not a field that is accepted here ({RECORDED})")));
+                return Err(self.refuse_word(
+                    key,
+                    "unknown-field",
+                    &format!("is not a field that is accepted here ({RECORDED})"),
+                ));
             };
             if seen & (1 << index) != 0 {
-                return Err(self.refuse("duplicate-key", format!("{} occurs twice, in two spellings", shown(field.key))));
+                return Err(self.refuse(
+                    "duplicate-key",
+                    format!("{} occurs twice, in two spellings", shown(field.key)),
+                ));
             }
             seen |= 1 << index;
             self.member(member, field, start)?;
@@ -259,15 +305,20 @@ impl Check<'_> {
         match value {
             Value::Array(items) => items.iter().try_for_each(|item| self.references(item, keys)),
             Value::Object(members) => members.iter().try_for_each(|(key, member)| match (&**key, member) {
-                (key, Value::String(target)) if keys.contains(&key) && !target.starts_with('#') => {
-                    Err(self.refuse("reference", format!("the reference {} leaves the document", shown(target))).instead(
-                        "put the definition into $defs of the same schema and refer to it with `#/$defs/NAME`.",
-                    ))
-                }
+                (key, Value::String(target)) if keys.contains(&key) && !target.starts_with('#') => Err(self
+                    .refuse(
+                        "reference",
+                        format!("the reference {} leaves the document", shown(target)),
+                    )
+                    .instead("put the definition into $defs of the same schema and refer to it with `#/$defs/NAME`.")),
                 ("$schema", Value::String(target))
-                    if !(target.starts_with("http://json-schema.org/") || target.starts_with("https://json-schema.org/")) =>
+                    if !(target.starts_with("http://json-schema.org/")
+                        || target.starts_with("https://json-schema.org/")) =>
                 {
-                    Err(self.refuse("reference", format!("{} is not a dialect of json-schema.org", shown(target))))
+                    Err(self.refuse(
+                        "reference",
+                        format!("{} is not a dialect of json-schema.org", shown(target)),
+                    ))
                 }
                 _ => self.references(member, keys),
             }),
@@ -277,14 +328,20 @@ impl Check<'_> {
 }
 
 fn find(object: &'static Object, key: &str) -> Option<(usize, &'static Field)> {
-    object.fields.iter().enumerate().find(|(_, field)| field.key == key || (!field.alias.is_empty() && field.alias == key))
+    object
+        .fields
+        .iter()
+        .enumerate()
+        .find(|(_, field)| field.key == key || (!field.alias.is_empty() && field.alias == key))
 }
 
 /// Whether a value is of the kind that a shape is about.
 fn fits(shape: &Shape, value: &Value<'_>) -> bool {
     match shape {
         Shape::Opaque => true,
-        Shape::OpaqueObject | Shape::Schema | Shape::OpenApi | Shape::Object(_) | Shape::Tagged(_) => matches!(value, Value::Object(_)),
+        Shape::OpaqueObject | Shape::Schema | Shape::OpenApi | Shape::Object(_) | Shape::Tagged(_) => {
+            matches!(value, Value::Object(_))
+        }
         Shape::Number | Shape::Whole(_) => matches!(value, Value::Number(_)),
         Shape::Bool => matches!(value, Value::Bool(_)),
         Shape::Only(_) => matches!(value, Value::Bool(_) | Value::Number(_)),
@@ -302,6 +359,10 @@ fn word(text: &str, marks: &[u8]) -> bool {
 
 /// Standard base64 with at most two `=` at the end; nothing else, so that no provider can read an address into it.
 fn base64(text: &str) -> bool {
-    let data = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
-    data.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
+    let data = text
+        .strip_suffix("==")
+        .or_else(|| text.strip_suffix('='))
+        .unwrap_or(text);
+    data.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }

@@ -33,7 +33,12 @@ pub(crate) struct Events {
 impl Events {
     /// Events of one answer; `secret` must not occur in it.
     pub(crate) fn new(protocol: Protocol, secret: &str) -> Self {
-        Self { protocol, secret: secret.to_owned(), pending: Vec::new(), searched: 0 }
+        Self {
+            protocol,
+            secret: secret.to_owned(),
+            pending: Vec::new(),
+            searched: 0,
+        }
     }
 
     /// Takes bytes of the stream; returns what may be passed on now, possibly nothing.
@@ -99,7 +104,12 @@ impl Events {
     }
 
     fn event(&self, data: Option<&[u8]>) -> Result<(), Broken> {
-        let Some(data) = data.map(<[u8]>::trim_ascii).filter(|data| !data.is_empty() && *data != b"[DONE]") else { return Ok(()) };
+        let Some(data) = data
+            .map(<[u8]>::trim_ascii)
+            .filter(|data| !data.is_empty() && *data != b"[DONE]")
+        else {
+            return Ok(());
+        };
         let value = parse(data, ANSWER).map_err(|_| Broken::Garbage("the data of an event is not JSON"))?;
         match hosted_result(self.protocol, &value) {
             Some(name) => Err(Broken::Hosted(name)),
@@ -112,7 +122,10 @@ impl Events {
 pub(crate) fn echoes(text: &[u8], secret: &str) -> bool {
     let secret = secret.as_bytes();
     secret.len() >= 12
-        && text.iter().enumerate().any(|(at, byte)| *byte == secret[0] && text[at..].starts_with(secret))
+        && text
+            .iter()
+            .enumerate()
+            .any(|(at, byte)| *byte == secret[0] && text[at..].starts_with(secret))
 }
 
 /// Lines with any of the three ends of the format.
@@ -123,7 +136,11 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         let text = rest.filter(|text| !text.is_empty())?;
         match text.iter().position(|b| *b == b'\n' || *b == b'\r') {
             Some(at) => {
-                let after = if text[at..].starts_with(b"\r\n") { at + 2 } else { at + 1 };
+                let after = if text[at..].starts_with(b"\r\n") {
+                    at + 2
+                } else {
+                    at + 1
+                };
                 rest = Some(&text[after..]);
                 Some(&text[..at])
             }
@@ -145,7 +162,10 @@ fn field<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
 }
 
 fn known(line: &[u8]) -> bool {
-    line.starts_with(b":") || [&b"event"[..], b"id", b"retry"].iter().any(|name| field(line, name).is_some())
+    line.starts_with(b":")
+        || [&b"event"[..], b"id", b"retry"]
+            .iter()
+            .any(|name| field(line, name).is_some())
 }
 
 /// The end of the last whole event at or after `from`: behind a blank line.
@@ -155,7 +175,11 @@ fn last_end(text: &[u8], from: usize) -> usize {
     while at > from {
         if matches!(text[at - 1], b'\n' | b'\r') && ends.iter().any(|end| text[..at].ends_with(end)) {
             // Half of "\r\n" must not begin the next event.
-            return if text[..at].ends_with(b"\r\r") && text.get(at) == Some(&b'\n') { at + 1 } else { at };
+            return if text[..at].ends_with(b"\r\r") && text.get(at) == Some(&b'\n') {
+                at + 1
+            } else {
+                at
+            };
         }
         at -= 1;
     }

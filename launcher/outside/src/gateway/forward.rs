@@ -24,7 +24,13 @@ const MAX_WHOLE: usize = 32 << 20;
 /// Bytes of an error of the upstream.
 const MAX_ERROR: usize = 256 << 10;
 /// Headers of the upstream that agents use; limits on rates are those of [`RATES`].
-const HEADERS: &[&str] = &["retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id"];
+const HEADERS: &[&str] = &[
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "request-id",
+    "x-request-id",
+];
 const RATES: &[&str] = &["anthropic-ratelimit-", "x-ratelimit-"];
 
 /// One call.
@@ -47,7 +53,11 @@ struct Failure {
 
 impl Failure {
     fn garbage(reason: impl Into<String>) -> Self {
-        Self { status: 502, again: false, reason: reason.into() }
+        Self {
+            status: 502,
+            again: false,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -79,8 +89,20 @@ impl Forward<'_> {
                 Some(link) => link,
                 None => match self.pool.connect(self.index, self.target).await {
                     Ok(link) => link,
-                    Err(Unreachable::Now(reason)) => return Ok(Err(Failure { status: 502, again: true, reason })),
-                    Err(Unreachable::Always(reason)) => return Ok(Err(Failure { status: 502, again: false, reason })),
+                    Err(Unreachable::Now(reason)) => {
+                        return Ok(Err(Failure {
+                            status: 502,
+                            again: true,
+                            reason,
+                        }));
+                    }
+                    Err(Unreachable::Always(reason)) => {
+                        return Ok(Err(Failure {
+                            status: 502,
+                            again: false,
+                            reason,
+                        }));
+                    }
                 },
             };
             return Ok(match timeout(self.limits.first_byte, link.send(request()?)).await {
@@ -90,22 +112,46 @@ impl Forward<'_> {
                 Ok(Err((error, _))) if error.is_parse() => {
                     Err(Failure::garbage(format!("{name}: the answer is not HTTP: {error}")))
                 }
-                Ok(Err((error, _))) => Err(Failure { status: 502, again: true, reason: format!("{name}: no answer: {error}") }),
+                Ok(Err((error, _))) => Err(Failure {
+                    status: 502,
+                    again: true,
+                    reason: format!("{name}: no answer: {error}"),
+                }),
                 Err(_) => {
                     let reason = format!("{name}: no answer within {} s", self.limits.first_byte.as_secs());
-                    Err(Failure { status: 504, again: true, reason })
+                    Err(Failure {
+                        status: 504,
+                        again: true,
+                        reason,
+                    })
                 }
             });
         }
     }
 
-    async fn pass(&self, response: Response<Incoming>, link: Link, mut record: CallRecord) -> Result<Response<Payload>, Failure> {
+    async fn pass(
+        &self,
+        response: Response<Incoming>,
+        link: Link,
+        mut record: CallRecord,
+    ) -> Result<Response<Payload>, Failure> {
         let name = &self.target.name;
         let (parts, body) = response.into_parts();
-        if parts.headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
-            return Err(Failure::garbage(format!("{name}: the answer is compressed although that was not asked for")));
+        if parts
+            .headers
+            .get(header::CONTENT_ENCODING)
+            .is_some_and(|value| value != "identity")
+        {
+            return Err(Failure::garbage(format!(
+                "{name}: the answer is compressed although that was not asked for"
+            )));
         }
-        let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("").to_ascii_lowercase();
+        let kind = parts
+            .headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or("")
+            .to_ascii_lowercase();
         let kind = kind.split(';').next().unwrap_or("").trim().to_owned();
         let protocol = self.target.protocol;
         match (parts.status.as_u16(), kind.as_str()) {
@@ -122,7 +168,10 @@ impl Forward<'_> {
                 };
                 let mut response = Response::new(Payload::Reply(Box::new(Reply::new(body, link, frame))));
                 let headers = response.headers_mut();
-                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+                headers.insert(
+                    header::CONTENT_TYPE,
+                    HeaderValue::from_static("text/event-stream; charset=utf-8"),
+                );
                 headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
                 copy(&parts.headers, headers);
                 Ok(response)
@@ -135,22 +184,31 @@ impl Forward<'_> {
                 copy(&parts.headers, response.headers_mut());
                 Ok(response)
             }
-            (200, other) => Err(Failure::garbage(format!("{name}: an answer of type {} is not one of a model", clip(other)))),
+            (200, other) => Err(Failure::garbage(format!(
+                "{name}: an answer of type {} is not one of a model",
+                clip(other)
+            ))),
             (status @ 400..=599, _) => {
                 let bytes = self.whole(body, MAX_ERROR, &mut record).await?;
                 self.pool.give_back(link);
-                let readable = kind == "application/json" && parse(&bytes, ANSWER).is_ok() && !echoes(&bytes, &self.target.secret);
+                let readable =
+                    kind == "application/json" && parse(&bytes, ANSWER).is_ok() && !echoes(&bytes, &self.target.secret);
                 let body = if readable {
                     bytes
                 } else {
-                    let message = format!("{name} answered with status {status} and {} bytes that are not an error of its API", bytes.len());
+                    let message = format!(
+                        "{name} answered with status {status} and {} bytes that are not an error of its API",
+                        bytes.len()
+                    );
                     error_body(protocol, status, "upstream", &message).into()
                 };
                 let mut response = respond(parts.status, body);
                 copy(&parts.headers, response.headers_mut());
                 Ok(response)
             }
-            (status, _) => Err(Failure::garbage(format!("{name}: status {status} is not one of a model API; redirects are not followed"))),
+            (status, _) => Err(Failure::garbage(format!(
+                "{name}: status {status} is not one of a model API; redirects are not followed"
+            ))),
         }
     }
 
@@ -166,16 +224,29 @@ impl Forward<'_> {
                     let Ok(data) = frame.into_data() else { continue };
                     record.received += data.len() as u64;
                     if bytes.len() + data.len() > most {
-                        return Err(Failure::garbage(format!("{name}: the answer is larger than {most} bytes")));
+                        return Err(Failure::garbage(format!(
+                            "{name}: the answer is larger than {most} bytes"
+                        )));
                     }
                     bytes.extend_from_slice(&data);
                 }
                 Ok(Some(Err(error))) => {
-                    return Err(Failure { status: 502, again: true, reason: format!("{name}: the answer broke off: {error}") });
+                    return Err(Failure {
+                        status: 502,
+                        again: true,
+                        reason: format!("{name}: the answer broke off: {error}"),
+                    });
                 }
                 Err(_) => {
-                    let reason = format!("{name}: silent for {} s in the middle of the answer", self.limits.silence.as_secs());
-                    return Err(Failure { status: 504, again: true, reason });
+                    let reason = format!(
+                        "{name}: silent for {} s in the middle of the answer",
+                        self.limits.silence.as_secs()
+                    );
+                    return Err(Failure {
+                        status: 504,
+                        again: true,
+                        reason,
+                    });
                 }
             }
         }
@@ -188,12 +259,19 @@ impl Forward<'_> {
         let (rule, reason) = if echoes(bytes, &self.target.secret) {
             ("key-echo", "the answer holds the model key; it was dropped".to_owned())
         } else if let Some(found) = hosted_result(self.target.protocol, &value) {
-            ("hosted-result", format!("the answer holds `{found}`, a result of a tool that the provider ran; it was dropped"))
+            (
+                "hosted-result",
+                format!("the answer holds `{found}`, a result of a tool that the provider ran; it was dropped"),
+            )
         } else {
             return Ok(());
         };
         self.recorder.refused("POST", self.call.path, rule, &reason);
-        Err(Failure { status: 400, again: false, reason })
+        Err(Failure {
+            status: 400,
+            again: false,
+            reason,
+        })
     }
 
     fn failed(&self, failure: &Failure) -> Response<Payload> {
@@ -201,8 +279,14 @@ impl Forward<'_> {
         let body = error_body(self.target.protocol, failure.status, "upstream", &message);
         let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let mut response = respond(status, body.into());
-        let (name, value) = if failure.again { ("retry-after", "2") } else { ("x-should-retry", "false") };
-        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        let (name, value) = if failure.again {
+            ("retry-after", "2")
+        } else {
+            ("x-should-retry", "false")
+        };
+        response
+            .headers_mut()
+            .insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         response
     }
 }
@@ -218,6 +302,8 @@ fn copy(from: &HeaderMap, to: &mut HeaderMap) {
 }
 
 fn clip(text: &str) -> String {
-    text.chars().take(64).map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect()
+    text.chars()
+        .take(64)
+        .map(|c| if c.is_ascii_graphic() { c } else { '?' })
+        .collect()
 }
-

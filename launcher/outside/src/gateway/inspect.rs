@@ -30,8 +30,17 @@ const TYPES: &[&str] = &[
 ];
 
 /// Members that hold the agent's own data, where any name may occur.
-const OPAQUE: &[&str] =
-    &["input", "arguments", "args", "parameters", "input_schema", "schema", "parametersJsonSchema", "partial_json", "definition"];
+const OPAQUE: &[&str] = &[
+    "input",
+    "arguments",
+    "args",
+    "parameters",
+    "input_schema",
+    "schema",
+    "parametersJsonSchema",
+    "partial_json",
+    "definition",
+];
 
 /// Members of Gemini's answers.
 const GEMINI: &[&str] = &[
@@ -59,7 +68,10 @@ pub(crate) fn hosted_result(protocol: Protocol, value: &Value<'_>) -> Option<Str
         Value::Object(members) => members.iter().find_map(|(key, member)| match (&**key, member) {
             ("type", Value::String(kind)) => {
                 let plain = kind.strip_prefix("response.").unwrap_or(kind);
-                TYPES.iter().any(|start| plain.starts_with(start)).then(|| kind.to_string())
+                TYPES
+                    .iter()
+                    .any(|start| plain.starts_with(start))
+                    .then(|| kind.to_string())
             }
             ("server_tool_use", Value::Object(counts)) => {
                 let used = |(_, count): &(_, Value<'_>)| matches!(count, Value::Number(n) if *n != "0");

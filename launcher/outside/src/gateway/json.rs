@@ -60,9 +60,19 @@ pub(crate) struct Limits {
 }
 
 /// Requests: GATEWAY's suggestion, far above what any agent was seen to send.
-pub(crate) const REQUEST: Limits = Limits { depth: 64, items: 20_000, values: 1_000_000, duplicates: false };
+pub(crate) const REQUEST: Limits = Limits {
+    depth: 64,
+    items: 20_000,
+    values: 1_000_000,
+    duplicates: false,
+};
 /// Answers: they may echo a request one level deeper.
-pub(crate) const ANSWER: Limits = Limits { depth: 96, items: 100_000, values: 1_000_000, duplicates: true };
+pub(crate) const ANSWER: Limits = Limits {
+    depth: 96,
+    items: 100_000,
+    values: 1_000_000,
+    duplicates: true,
+};
 
 /// Why a document was not accepted. Offsets are bytes from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +99,13 @@ const MAX_NUMBER: usize = 1024;
 /// Reads one document.
 pub(crate) fn parse(body: &[u8], limits: Limits) -> Result<Value<'_>, Fault> {
     let text = std::str::from_utf8(body).map_err(|e| Fault::Encoding { at: e.valid_up_to() })?;
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, values: 0, limits };
+    let mut reader = Reader {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        values: 0,
+        limits,
+    };
     reader.space();
     let value = reader.value(0)?;
     reader.space();
@@ -219,7 +235,10 @@ impl<'a> Reader<'a> {
         if !self.limits.duplicates
             && let Some(key) = duplicate(&members)
         {
-            return Err(Fault::Duplicate { key: key.to_owned(), before: self.at });
+            return Err(Fault::Duplicate {
+                key: key.to_owned(),
+                before: self.at,
+            });
         }
         Ok(Value::Object(members))
     }
@@ -246,7 +265,10 @@ impl<'a> Reader<'a> {
             self.digits()?;
         }
         if self.at - start > MAX_NUMBER {
-            return Err(Fault::Syntax { at: start, expected: "a number of at most 1024 characters" });
+            return Err(Fault::Syntax {
+                at: start,
+                expected: "a number of at most 1024 characters",
+            });
         }
         Ok(Value::Number(&self.text[start..self.at]))
     }
@@ -256,7 +278,11 @@ impl<'a> Reader<'a> {
         while matches!(self.peek(), Some(b'0'..=b'9')) {
             self.at += 1;
         }
-        if self.at == start { Err(self.syntax("a digit")) } else { Ok(()) }
+        if self.at == start {
+            Err(self.syntax("a digit"))
+        } else {
+            Ok(())
+        }
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, Fault> {
@@ -287,10 +313,17 @@ impl<'a> Reader<'a> {
 
     /// Goes to the next quote or backslash.
     fn plain(&mut self) -> Result<(), Fault> {
-        match self.bytes[self.at..].iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20) {
+        match self.bytes[self.at..]
+            .iter()
+            .position(|&b| b == b'"' || b == b'\\' || b < 0x20)
+        {
             Some(n) => {
                 self.at += n;
-                if self.bytes[self.at] < 0x20 { Err(self.syntax("no raw control character in a string")) } else { Ok(()) }
+                if self.bytes[self.at] < 0x20 {
+                    Err(self.syntax("no raw control character in a string"))
+                } else {
+                    Ok(())
+                }
             }
             None => {
                 self.at = self.bytes.len();
@@ -344,7 +377,10 @@ impl<'a> Reader<'a> {
     fn hex4(&mut self) -> Result<u32, Fault> {
         let mut code = 0;
         for _ in 0..4 {
-            let digit = self.peek().and_then(|b| char::from(b).to_digit(16)).ok_or(self.syntax("four hex digits"))?;
+            let digit = self
+                .peek()
+                .and_then(|b| char::from(b).to_digit(16))
+                .ok_or(self.syntax("four hex digits"))?;
             code = code * 16 + digit;
             self.at += 1;
         }
@@ -355,7 +391,11 @@ impl<'a> Reader<'a> {
 /// A key that occurs twice.
 fn duplicate<'v>(members: &'v [(Cow<'_, str>, Value<'_>)]) -> Option<&'v str> {
     if members.len() <= 16 {
-        return members.iter().enumerate().find(|(n, (key, _))| members[..*n].iter().any(|(k, _)| k == key)).map(|(_, (key, _))| &**key);
+        return members
+            .iter()
+            .enumerate()
+            .find(|(n, (key, _))| members[..*n].iter().any(|(k, _)| k == key))
+            .map(|(_, (key, _))| &**key);
     }
     let mut keys: Vec<&str> = members.iter().map(|(key, _)| &**key).collect();
     keys.sort_unstable();

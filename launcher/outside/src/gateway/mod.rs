@@ -94,6 +94,10 @@ impl Default for Limits {
     /// What the agents themselves declare: 600 s. The longest stream that models give is below a fifth of 256 MiB.
     fn default() -> Self {
         let patience = Duration::from_secs(600);
-        Self { first_byte: patience, silence: patience, stream: 256 << 20 }
+        Self {
+            first_byte: patience,
+            silence: patience,
+            stream: 256 << 20,
+        }
     }
 }

@@ -6,8 +6,27 @@ use super::refusal::{Refusal, shown};
 /// Parts of names of models that search the web, research on their own or are another service (GATEWAY §6). They are
 /// refused even if a list names them.
 const REACHING: &[&str] = &[
-    "search", "deep-research", "computer-use", "online", "sonar", "compound", "-audio", "realtime", "gpt-image", "-image", "dall-e",
-    "sora", "veo-", "imagen", "-tts", "transcribe", "whisper", "embedding", "moderation", "aqa", "preset/",
+    "search",
+    "deep-research",
+    "computer-use",
+    "online",
+    "sonar",
+    "compound",
+    "-audio",
+    "realtime",
+    "gpt-image",
+    "-image",
+    "dall-e",
+    "sora",
+    "veo-",
+    "imagen",
+    "-tts",
+    "transcribe",
+    "whisper",
+    "embedding",
+    "moderation",
+    "aqa",
+    "preset/",
 ];
 
 /// The rule for names and the list of an upstream.
@@ -22,8 +41,14 @@ impl Models<'_> {
     /// Accepts a model name or says why not.
     pub(crate) fn check(&self, name: &str) -> Result<(), Refusal> {
         if let Some(part) = REACHING.iter().find(|part| name.to_ascii_lowercase().contains(**part)) {
-            return Err(Refusal::new("model", format!("models named *{part}* search the web or are another service ({})", shown(name)))
-                .instead(hosted::WEB));
+            return Err(Refusal::new(
+                "model",
+                format!(
+                    "models named *{part}* search the web or are another service ({})",
+                    shown(name)
+                ),
+            )
+            .instead(hosted::WEB));
         }
         if self.allowed.iter().any(|allowed| allowed == name) {
             return Ok(());
@@ -45,7 +70,9 @@ pub(crate) fn plain(name: &str) -> bool {
     let bytes = name.as_bytes();
     (1..=64).contains(&bytes.len())
         && (bytes[0].is_ascii_lowercase() || bytes[0].is_ascii_digit())
-        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b))
 }
 
 /// Names that a list may name although they are not plain, e.g. `vendor/model` or `model:8b` of a local server.

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use picktwo_wire::gateway::{Connect, Connected};
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -69,6 +69,7 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<(Link, Instant)>>,
     wanted: mpsc::Sender<Wanted>,
     tls: Tls,
+    sweeping: AtomicBool,
 }
 
 impl Pool {
@@ -76,7 +77,12 @@ impl Pool {
     pub(crate) fn start(outside: AsyncChannel, roots: Vec<Vec<u8>>) -> Self {
         let (wanted, asked) = mpsc::channel(64);
         tokio::spawn(ask(outside, asked));
-        Self { idle: Mutex::new(Vec::new()), wanted, tls: Tls::new(roots) }
+        Self {
+            idle: Mutex::new(Vec::new()),
+            wanted,
+            tls: Tls::new(roots),
+            sweeping: AtomicBool::new(false),
+        }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Link, Instant)>> {
@@ -103,51 +109,79 @@ impl Pool {
                 return;
             }
             link.reused = true;
-            let first = {
+            {
                 let mut idle = pool.idle();
                 if idle.iter().filter(|(other, _)| other.upstream == link.upstream).count() >= IDLE {
                     return;
                 }
                 idle.push((link, Instant::now()));
-                idle.len() == 1
-            };
+            }
             // One task sweeps as long as anything is kept; a gateway without traffic does not wake up.
-            while first {
-                sleep(KEEP / 4).await;
-                let mut idle = pool.idle();
-                idle.retain(|(link, since)| !link.sender.is_closed() && since.elapsed() < KEEP);
-                if idle.is_empty() {
-                    return;
-                }
+            if !pool.sweeping.swap(true, Ordering::Relaxed) {
+                pool.sweep().await;
             }
         });
+    }
+
+    async fn sweep(&self) {
+        loop {
+            sleep(KEEP / 4).await;
+            let mut idle = self.idle();
+            idle.retain(|(link, since)| !link.sender.is_closed() && since.elapsed() < KEEP);
+            if idle.is_empty() {
+                self.sweeping.store(false, Ordering::Relaxed);
+                return;
+            }
+        }
     }
 
     /// A new connection.
     pub(crate) async fn connect(&self, upstream: usize, target: &Target) -> Result<Link, Unreachable> {
         let (answer, answered) = oneshot::channel();
         let gone = || Unreachable::Always("the process that connects has ended".to_owned());
-        self.wanted.send(Wanted { upstream, answer }).await.map_err(|_| gone())?;
+        self.wanted
+            .send(Wanted { upstream, answer })
+            .await
+            .map_err(|_| gone())?;
         let socket = answered.await.map_err(|_| gone())?.map_err(Unreachable::Now)?;
         let name = &target.name;
         let stream = match &target.tls {
             None => Stream::Plain(socket),
             Some(host) => match timeout(CONNECT, self.tls.connect(host, socket)).await {
                 Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
-                Ok(Err(TlsError::Refused(reason))) => return Err(Unreachable::Always(format!("{name}: TLS: {reason}"))),
+                Ok(Err(TlsError::Refused(reason))) => {
+                    return Err(Unreachable::Always(format!("{name}: TLS: {reason}")));
+                }
                 Ok(Err(TlsError::Broken(reason))) => return Err(Unreachable::Now(format!("{name}: TLS: {reason}"))),
-                Err(_) => return Err(Unreachable::Now(format!("{name}: no TLS connection within {} s", CONNECT.as_secs()))),
+                Err(_) => {
+                    return Err(Unreachable::Now(format!(
+                        "{name}: no TLS connection within {} s",
+                        CONNECT.as_secs()
+                    )));
+                }
             },
         };
         let read = Arc::new(AtomicU64::new(0));
-        let io = TokioIo::new(Counted { stream, read: read.clone() });
-        let shaken = http1::Builder::new().max_buf_size(BUFFER).max_headers(MAX_HEADERS).handshake(io).await;
+        let io = TokioIo::new(Counted {
+            stream,
+            read: read.clone(),
+        });
+        let shaken = http1::Builder::new()
+            .max_buf_size(BUFFER)
+            .max_headers(MAX_HEADERS)
+            .handshake(io)
+            .await;
         let (sender, connection) = shaken.map_err(|error| Unreachable::Now(format!("{name}: {error}")))?;
         tokio::spawn(async move {
             // Its errors reach the request that waits for it.
             let _ = connection.await;
         });
-        Ok(Link { sender, read, upstream, reused: false })
+        Ok(Link {
+            sender,
+            read,
+            upstream,
+            reused: false,
+        })
     }
 }
 
@@ -215,7 +249,8 @@ impl AsyncRead for Counted {
             Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
         };
-        self.read.fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
+        self.read
+            .fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
         polled
     }
 }
@@ -228,7 +263,11 @@ impl AsyncWrite for Counted {
         }
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
             Stream::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(cx, bufs),

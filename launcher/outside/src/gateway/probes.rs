@@ -21,7 +21,17 @@ fn socket(domain: i32, kind: i32, protocol: i32) -> Result<i64, Errno> {
 
 fn open(path: &[u8], flags: i32) -> Result<i64, Errno> {
     let at = Arg::Int(libc::AT_FDCWD.into());
-    attempt::syscall(libc::SYS_openat, [at, Arg::In(path), Arg::Int(flags.into()), Arg::Int(0o600), Arg::Null, Arg::Null])
+    attempt::syscall(
+        libc::SYS_openat,
+        [
+            at,
+            Arg::In(path),
+            Arg::Int(flags.into()),
+            Arg::Int(0o600),
+            Arg::Null,
+            Arg::Null,
+        ],
+    )
 }
 
 fn signal_parent() -> Result<i64, Errno> {
@@ -30,13 +40,26 @@ fn signal_parent() -> Result<i64, Errno> {
 
 fn execute() -> Result<i64, Errno> {
     let path = b"/bin/true\0";
-    attempt::syscall(libc::SYS_execve, [Arg::In(path), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null])
+    attempt::syscall(
+        libc::SYS_execve,
+        [Arg::In(path), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+    )
 }
 
 fn connect(call: i64) -> Result<i64, Errno> {
     // 127.0.0.1:9 on the process's own event loop descriptor or whatever else has that number: refused before it is looked at.
     let address = [2, 0, 0, 9, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-    attempt::syscall(call, [Arg::Int(3), Arg::In(&address), Arg::Int(16), Arg::Null, Arg::Null, Arg::Null])
+    attempt::syscall(
+        call,
+        [
+            Arg::Int(3),
+            Arg::In(&address),
+            Arg::Int(16),
+            Arg::Null,
+            Arg::Null,
+            Arg::Null,
+        ],
+    )
 }
 
 static PROBES: &[Probe] = &[
@@ -53,19 +76,54 @@ static PROBES: &[Probe] = &[
     probe("open-directory", || open(b"/\0", libc::O_DIRECTORY)),
     probe("open-path", || open(b"/etc\0", libc::O_PATH)),
     probe("open-memory", || open(b"/proc/self/mem\0", libc::O_RDWR)),
-    probe("open-create", || open(b"/tmp/picktwo-probe\0", libc::O_CREAT | libc::O_WRONLY)),
-    probe("stat", || attempt::syscall(libc::SYS_stat, [Arg::In(b"/etc/passwd\0"), Arg::Bad, Arg::Null, Arg::Null, Arg::Null, Arg::Null])),
+    probe("open-create", || {
+        open(b"/tmp/picktwo-probe\0", libc::O_CREAT | libc::O_WRONLY)
+    }),
+    probe("stat", || {
+        attempt::syscall(
+            libc::SYS_stat,
+            [
+                Arg::In(b"/etc/passwd\0"),
+                Arg::Bad,
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+            ],
+        )
+    }),
     probe("unlink", || {
-        attempt::syscall(libc::SYS_unlink, [Arg::In(b"/tmp/picktwo-probe\0"), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null])
+        attempt::syscall(
+            libc::SYS_unlink,
+            [
+                Arg::In(b"/tmp/picktwo-probe\0"),
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+            ],
+        )
     }),
     probe("execve", execute),
     probe("fork", || attempt::numbers(libc::SYS_clone, &[libc::SIGCHLD.into()])),
     probe("kill-parent", signal_parent),
-    probe("ptrace", || attempt::numbers(libc::SYS_ptrace, &[libc::PTRACE_ATTACH.into(), nix::unistd::getppid().as_raw().into()])),
-    probe("process-memory", || attempt::numbers(libc::SYS_process_vm_readv, &[nix::unistd::getppid().as_raw().into()])),
-    probe("pidfd-open", || attempt::numbers(libc::SYS_pidfd_open, &[nix::unistd::getppid().as_raw().into()])),
+    probe("ptrace", || {
+        attempt::numbers(
+            libc::SYS_ptrace,
+            &[libc::PTRACE_ATTACH.into(), nix::unistd::getppid().as_raw().into()],
+        )
+    }),
+    probe("process-memory", || {
+        attempt::numbers(libc::SYS_process_vm_readv, &[nix::unistd::getppid().as_raw().into()])
+    }),
+    probe("pidfd-open", || {
+        attempt::numbers(libc::SYS_pidfd_open, &[nix::unistd::getppid().as_raw().into()])
+    }),
     probe("io-uring", || attempt::numbers(libc::SYS_io_uring_setup, &[1])),
-    probe("unshare-user", || attempt::numbers(libc::SYS_unshare, &[libc::CLONE_NEWUSER.into()])),
+    probe("unshare-user", || {
+        attempt::numbers(libc::SYS_unshare, &[libc::CLONE_NEWUSER.into()])
+    }),
     probe("mount", || attempt::numbers(libc::SYS_mount, &[])),
     probe("bpf", || attempt::numbers(libc::SYS_bpf, &[])),
     probe("keyring", || attempt::numbers(libc::SYS_keyctl, &[0, -3])),
@@ -91,5 +149,9 @@ pub(crate) fn run(id: &str) -> FromGateway {
         Some(Ok(_)) => ("escaped", 0),
         Some(Err(errno)) => ("denied", errno as i32),
     };
-    FromGateway::Probe { id: id.to_owned(), outcome: outcome.to_owned(), errno }
+    FromGateway::Probe {
+        id: id.to_owned(),
+        outcome: outcome.to_owned(),
+        errno,
+    }
 }

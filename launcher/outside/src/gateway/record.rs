@@ -23,21 +23,34 @@ impl Recorder {
         let (queue, mut waiting) = mpsc::channel(QUEUE);
         tokio::spawn(async move {
             while let Some(event) = waiting.recv().await {
-                let Ok(message) = picktwo_wire::encode(&event) else { continue };
+                let Ok(message) = picktwo_wire::encode(&event) else {
+                    continue;
+                };
                 if channel.send(&message).await.is_err() {
                     // The receiver is dropped: from now on no call finds a place.
                     return;
                 }
             }
         });
-        Self { queue, lost: Arc::new(AtomicU64::new(0)) }
+        Self {
+            queue,
+            lost: Arc::new(AtomicU64::new(0)),
+        }
     }
 
     /// A place for the event of a call, or none: then the call must not happen.
     pub(crate) fn call(&self, path: &str, model: Option<&str>, sent: u64) -> Option<CallRecord> {
         let place = self.queue.clone().try_reserve_owned().ok()?;
         let (path, model) = (path.to_owned(), model.map(str::to_owned));
-        Some(CallRecord { place: Some(place), path, model, status: 0, sent, received: 0, start: Instant::now() })
+        Some(CallRecord {
+            place: Some(place),
+            path,
+            model,
+            status: 0,
+            sent,
+            received: 0,
+            start: Instant::now(),
+        })
     }
 
     /// Tells of a refusal. If the queue is full it is counted, and the next one tells the number.
@@ -45,9 +58,16 @@ impl Recorder {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         let mut reason = clip(reason, 600);
         if lost > 0 {
-            reason.push_str(&format!(" ({lost} refusals before this one found no place in the record)"));
+            reason.push_str(&format!(
+                " ({lost} refusals before this one found no place in the record)"
+            ));
         }
-        let event = FromGateway::Refused { method: clip(method, 16), path: clip(path, 256), rule: rule.to_owned(), reason };
+        let event = FromGateway::Refused {
+            method: clip(method, 16),
+            path: clip(path, 256),
+            rule: rule.to_owned(),
+            reason,
+        };
         if self.queue.try_send(event).is_err() {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
         }
@@ -83,5 +103,8 @@ impl Drop for CallRecord {
 }
 
 fn clip(text: &str, most: usize) -> String {
-    text.chars().take(most).map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars()
+        .take(most)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }

@@ -25,7 +25,14 @@ pub(crate) struct Refusal {
 impl Refusal {
     /// A refusal of the request as a whole.
     pub(crate) fn new(rule: &'static str, reason: impl Into<String>) -> Self {
-        Self { status: 400, rule, place: String::new(), reason: reason.into(), line: None, instead: None }
+        Self {
+            status: 400,
+            rule,
+            place: String::new(),
+            reason: reason.into(),
+            line: None,
+            instead: None,
+        }
     }
 
     /// The same at a place in the body.
@@ -54,7 +61,11 @@ impl Refusal {
 
     /// Place and reason, for the record.
     pub(crate) fn summary(&self) -> String {
-        if self.place.is_empty() { self.reason.clone() } else { format!("{}: {}", self.place, self.reason) }
+        if self.place.is_empty() {
+            self.reason.clone()
+        } else {
+            format!("{}: {}", self.place, self.reason)
+        }
     }
 
     /// What the person reads.
@@ -95,7 +106,11 @@ pub(crate) fn error_body(dialect: Protocol, status: u16, code: &str, message: &s
             string(r#","message":"#, message, "}}");
         }
         Protocol::Openai => {
-            let kind = if status < 500 { "invalid_request_error" } else { "server_error" };
+            let kind = if status < 500 {
+                "invalid_request_error"
+            } else {
+                "server_error"
+            };
             string(r#"{"error":{"message":"#, message, "");
             string(r#","type":"#, kind, r#","param":null"#);
             string(r#","code":"#, code, "}}");
@@ -118,16 +133,26 @@ impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Encoding { at } => Self::new("malformed", format!("the body is not UTF-8 (byte {at})")),
-            Fault::Syntax { at, expected } => Self::new("malformed", format!("the body is not JSON: byte {at}, expected {expected}")),
-            Fault::LoneSurrogate { at } => {
-                Self::new("malformed", format!("the string escape at byte {at} is half of a surrogate pair"))
-            }
+            Fault::Syntax { at, expected } => Self::new(
+                "malformed",
+                format!("the body is not JSON: byte {at}, expected {expected}"),
+            ),
+            Fault::LoneSurrogate { at } => Self::new(
+                "malformed",
+                format!("the string escape at byte {at} is half of a surrogate pair"),
+            ),
             Fault::Duplicate { key, before } => {
                 let key = shown(&key);
-                Self::new("duplicate-key", format!("the key {key} occurs twice in the object that ends at byte {before}"))
+                Self::new(
+                    "duplicate-key",
+                    format!("the key {key} occurs twice in the object that ends at byte {before}"),
+                )
             }
             Fault::TooDeep { at } => Self::new("too-deep", format!("the body nests too deep (byte {at})")),
-            Fault::TooManyItems { at } => Self::new("too-large", format!("an array or object has too many entries (byte {at})")),
+            Fault::TooManyItems { at } => Self::new(
+                "too-large",
+                format!("an array or object has too many entries (byte {at})"),
+            ),
             Fault::TooManyValues { at } => Self::new("too-large", format!("the body has too many values (byte {at})")),
         }
     }
@@ -135,7 +160,11 @@ impl From<Fault> for Refusal {
 
 /// A word of the agent for a message: in backquotes, short, printable ASCII only.
 pub(crate) fn shown(word: &str) -> String {
-    let mut text: String = word.chars().take(64).map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+    let mut text: String = word
+        .chars()
+        .take(64)
+        .map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' })
+        .collect();
     if word.chars().nth(64).is_some() {
         text.push_str("...");
     }

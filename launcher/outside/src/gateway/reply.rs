@@ -42,10 +42,31 @@ pub(crate) struct Frame {
 impl Reply {
     /// Passes on what comes over `link`.
     pub(crate) fn new(incoming: Incoming, link: Link, frame: Frame) -> Self {
-        let Frame { pool, events, protocol, responses, record, recorder, path, limits } = frame;
+        let Frame {
+            pool,
+            events,
+            protocol,
+            responses,
+            record,
+            recorder,
+            path,
+            limits,
+        } = frame;
         let source = Some((incoming, link));
         let silence = Box::pin(tokio::time::sleep(limits.silence));
-        Self { source, pool, events, protocol, responses, record, recorder, path, silence, last: Instant::now(), limits }
+        Self {
+            source,
+            pool,
+            events,
+            protocol,
+            responses,
+            record,
+            recorder,
+            path,
+            silence,
+            last: Instant::now(),
+            limits,
+        }
     }
 
     /// Whether everything was passed on.
@@ -56,7 +77,9 @@ impl Reply {
     /// The next bytes for the agent.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
-            let Some((incoming, _)) = &mut self.source else { return Poll::Ready(None) };
+            let Some((incoming, _)) = &mut self.source else {
+                return Poll::Ready(None);
+            };
             match Pin::new(incoming).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.last = Instant::now();
@@ -92,7 +115,10 @@ impl Reply {
                         self.silence.as_mut().reset(due);
                     }
                     ready!(self.silence.as_mut().poll(cx));
-                    let reason = format!("the upstream was silent for {} s in the middle of its answer", self.limits.silence.as_secs());
+                    let reason = format!(
+                        "the upstream was silent for {} s in the middle of its answer",
+                        self.limits.silence.as_secs()
+                    );
                     return Poll::Ready(Some(self.cut(504, "upstream", &reason)));
                 }
             }
@@ -102,7 +128,8 @@ impl Reply {
     fn broken(&mut self, broken: Broken) -> Bytes {
         match broken {
             Broken::Hosted(name) => {
-                let reason = format!("the answer holds `{name}`, a result of a tool that the provider ran; it was cut off");
+                let reason =
+                    format!("the answer holds `{name}`, a result of a tool that the provider ran; it was cut off");
                 self.recorder.refused("POST", &self.path, "hosted-result", &reason);
                 self.cut(400, "hosted-result", &reason)
             }
@@ -111,13 +138,23 @@ impl Reply {
                 self.recorder.refused("POST", &self.path, "key-echo", reason);
                 self.cut(400, "key-echo", reason)
             }
-            Broken::Garbage(what) => self.cut(502, "upstream", &format!("the upstream's stream cannot be read: {what}")),
+            Broken::Garbage(what) => self.cut(
+                502,
+                "upstream",
+                &format!("the upstream's stream cannot be read: {what}"),
+            ),
         }
     }
 
     /// Ends the stream with an error event; the connection to the upstream is closed.
     fn cut(&mut self, status: u16, code: &str, reason: &str) -> Bytes {
         self.source = None;
-        Bytes::from(error_event(self.protocol, self.responses, status, code, &format!("picktwo: {reason}.")))
+        Bytes::from(error_event(
+            self.protocol,
+            self.responses,
+            status,
+            code,
+            &format!("picktwo: {reason}."),
+        ))
     }
 }

@@ -28,15 +28,23 @@ pub fn main_role() -> ExitCode {
         run(launcher, outside)
     };
     // There is no one left to tell the error to: the launcher was told what concerns it.
-    if run().is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+    if run().is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED)
+    }
 }
 
 /// The launcher's channel, from the first message of `outside`.
 fn launcher(outside: &Channel) -> Result<Channel, Error> {
     let mut message = Vec::new();
-    let mut fds = outside.recv(&mut message)?.ok_or(Error::Unexpected("no first message of outside"))?;
+    let mut fds = outside
+        .recv(&mut message)?
+        .ok_or(Error::Unexpected("no first message of outside"))?;
     if message != b"{}" || fds.len() != 1 {
-        return Err(Error::Unexpected("the first message of outside is not {} with one descriptor"));
+        return Err(Error::Unexpected(
+            "the first message of outside is not {} with one descriptor",
+        ));
     }
     fds.pop().map(Channel::from).ok_or(Error::Unexpected("no descriptor"))
 }
@@ -52,12 +60,20 @@ fn run(launcher: Channel, outside: Channel) -> Result<(), Error> {
     }
     let listener = listener.ok_or(Error::Unexpected("a start message without a listening socket"));
     let listener = listener.inspect_err(|error| tell_failure(&launcher, error))?;
-    runtime.block_on(serve(launcher, outside, start, TcpListener::from(listener), Limits::default()))
+    runtime.block_on(serve(
+        launcher,
+        outside,
+        start,
+        TcpListener::from(listener),
+        Limits::default(),
+    ))
 }
 
 /// Tells the launcher why nothing is served.
 pub(super) fn tell_failure(launcher: &Channel, error: &Error) {
-    if let Ok(message) = picktwo_wire::encode(&FromGateway::Failed { reason: format!("gateway: {error}") }) {
+    if let Ok(message) = picktwo_wire::encode(&FromGateway::Failed {
+        reason: format!("gateway: {error}"),
+    }) {
         let _ = launcher.try_send(&message, &[]);
     }
 }
@@ -70,8 +86,11 @@ fn lock(launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
     limits::sweep(&[0, 1, 2, outside.as_raw_fd(), launcher.as_raw_fd()])?;
     limits::new_session_keyring()?;
     let check = SelfCheck::prepare()?;
-    let runtime =
-        Builder::new_current_thread().enable_io().enable_time().build().map_err(|e| Error::Socket("event loop", e))?;
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|e| Error::Socket("event loop", e))?;
     process::single_threaded()?;
     limits::no_new_privs()?;
     let bounding_empty = limits::drop_all_capabilities()?;
@@ -83,10 +102,30 @@ fn lock(launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
 
 /// What must fail after the lock, each for one thing that this process must not have.
 const DENIED: &[Denied] = &[
-    Denied { name: "socket", nr: nix::libc::SYS_socket, args: [2, 1, 0, 0, 0, 0], errno: Errno::EACCES },
-    Denied { name: "connect", nr: nix::libc::SYS_connect, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
-    Denied { name: "openat", nr: nix::libc::SYS_openat, args: [-1, 0, 0, 0, 0, 0], errno: Errno::EACCES },
-    Denied { name: "execve", nr: nix::libc::SYS_execve, args: [0, 0, 0, 0, 0, 0], errno: Errno::EACCES },
+    Denied {
+        name: "socket",
+        nr: nix::libc::SYS_socket,
+        args: [2, 1, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
+    Denied {
+        name: "connect",
+        nr: nix::libc::SYS_connect,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
+    Denied {
+        name: "openat",
+        nr: nix::libc::SYS_openat,
+        args: [-1, 0, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
+    Denied {
+        name: "execve",
+        nr: nix::libc::SYS_execve,
+        args: [0, 0, 0, 0, 0, 0],
+        errno: Errno::EACCES,
+    },
 ];
 
 /// Says that the process is locked and takes the start message.
@@ -94,7 +133,9 @@ fn start(launcher: &Channel) -> Result<(GatewayStart, Option<OwnedFd>), Error> {
     let ready = picktwo_wire::encode(&FromGateway::Ready).map_err(Error::Message)?;
     launcher.send(&ready, &[])?;
     let mut message = Vec::new();
-    let mut fds = launcher.recv(&mut message)?.ok_or(Error::Unexpected("no start message"))?;
+    let mut fds = launcher
+        .recv(&mut message)?
+        .ok_or(Error::Unexpected("no start message"))?;
     let start: GatewayStart = picktwo_wire::decode(&message).map_err(Error::Message)?;
     message.fill(0);
     Ok((start, fds.pop()))
@@ -111,7 +152,10 @@ pub fn serve_unconfined(
     listener: TcpListener,
     limits: Limits,
 ) -> Result<(), Error> {
-    let runtime =
-        Builder::new_current_thread().enable_io().enable_time().build().map_err(|e| Error::Socket("event loop", e))?;
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|e| Error::Socket("event loop", e))?;
     runtime.block_on(serve(launcher, outside, start, listener, limits))
 }

@@ -106,8 +106,10 @@ pub(crate) fn read<'a>(method: &str, path: &'a str, query: Option<&str>) -> Resu
         "/v1/responses" => (Operation::Responses, None),
         "/v1/chat/completions" => (Operation::Chat, None),
         _ => {
-            let (model, verb) =
-                path.strip_prefix("/v1beta/models/").and_then(|rest| rest.split_once(':')).ok_or_else(|| unknown(method, path))?;
+            let (model, verb) = path
+                .strip_prefix("/v1beta/models/")
+                .and_then(|rest| rest.split_once(':'))
+                .ok_or_else(|| unknown(method, path))?;
             let operation = match verb {
                 "generateContent" => Operation::Generate,
                 "streamGenerateContent" => Operation::StreamGenerate,
@@ -115,7 +117,10 @@ pub(crate) fn read<'a>(method: &str, path: &'a str, query: Option<&str>) -> Resu
                 _ => return Err(unknown(method, path)),
             };
             if !models::plain(model) {
-                return Err(Refusal::new("model", format!("{} is not a plain model name", shown(model))));
+                return Err(Refusal::new(
+                    "model",
+                    format!("{} is not a plain model name", shown(model)),
+                ));
             }
             (operation, Some(model))
         }
@@ -126,32 +131,67 @@ pub(crate) fn read<'a>(method: &str, path: &'a str, query: Option<&str>) -> Resu
         (Some("alt=sse"), Operation::StreamGenerate) => Some("alt=sse"),
         (Some(other), _) => {
             // A key may be in it: only names of parameters are shown.
-            let names: Vec<&str> = other.split('&').map(|pair| pair.split('=').next().unwrap_or("")).collect();
-            return Err(Refusal::new("query", format!("the query parameter {} is not on the list", shown(&names.join(", ")))));
+            let names: Vec<&str> = other
+                .split('&')
+                .map(|pair| pair.split('=').next().unwrap_or(""))
+                .collect();
+            return Err(Refusal::new(
+                "query",
+                format!("the query parameter {} is not on the list", shown(&names.join(", "))),
+            ));
         }
     };
-    Ok(Ask::Call(Call { operation, path, query, model }))
+    Ok(Ask::Call(Call {
+        operation,
+        path,
+        query,
+        model,
+    }))
 }
 
 fn unknown(method: &str, path: &str) -> Refusal {
-    let refusal = Refusal::new("path", format!("{} is not on the list of model calls", shown(&format!("{method} {path}")))).status(404);
-    let web = ["search", "fetch", "files", "batch", "containers", "uploads", "domain_info"].iter().any(|part| path.contains(part));
+    let refusal = Refusal::new(
+        "path",
+        format!(
+            "{} is not on the list of model calls",
+            shown(&format!("{method} {path}"))
+        ),
+    )
+    .status(404);
+    let web = [
+        "search",
+        "fetch",
+        "files",
+        "batch",
+        "containers",
+        "uploads",
+        "domain_info",
+    ]
+    .iter()
+    .any(|part| path.contains(part));
     if web { refusal.instead(hosted::WEB) } else { refusal }
 }
 
 /// Whether an entry of a policy's `allow` names this method and path. `*` or `{model}` stands for a model's name.
 pub(crate) fn allows(entry: &str, method: &str, path: &str) -> bool {
-    let Some((entry_method, pattern)) = entry.split_once(' ') else { return false };
+    let Some((entry_method, pattern)) = entry.split_once(' ') else {
+        return false;
+    };
     if entry_method != method {
         return false;
     }
     let pattern = pattern.trim();
-    let hole = pattern.find('*').map(|at| (at, at + 1)).or_else(|| pattern.find('{').zip(pattern.find('}').map(|at| at + 1)));
+    let hole = pattern
+        .find('*')
+        .map(|at| (at, at + 1))
+        .or_else(|| pattern.find('{').zip(pattern.find('}').map(|at| at + 1)));
     match hole {
         None => pattern == path,
         Some((from, to)) if from < to => {
             let (before, after) = (&pattern[..from], &pattern[to..]);
-            path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).is_some_and(models::plain)
+            path.strip_prefix(before)
+                .and_then(|rest| rest.strip_suffix(after))
+                .is_some_and(models::plain)
         }
         Some(_) => false,
     }

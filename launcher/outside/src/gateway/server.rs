@@ -65,14 +65,19 @@ pub(crate) async fn serve(
     limits: Limits,
 ) -> Result<(), Error> {
     let targets: Result<Vec<Target>, _> = start.upstreams.iter().map(Target::new).collect();
-    let targets = targets.map_err(Error::Upstream).inspect_err(|error| tell_failure(&launcher, error))?;
+    let targets = targets
+        .map_err(Error::Upstream)
+        .inspect_err(|error| tell_failure(&launcher, error))?;
     let listening = |e| Error::Socket("listening socket", e);
     listener.set_nonblocking(true).map_err(listening)?;
     let listener = TcpListener::from_std(listener).map_err(listening)?;
     let launcher = Arc::new(AsyncChannel::new(launcher).map_err(|e| Error::Socket("channel to the launcher", e))?);
     let outside = AsyncChannel::new(outside).map_err(|e| Error::Socket("channel to outside", e))?;
     let serving = picktwo_wire::encode(&FromGateway::Serving).map_err(Error::Message)?;
-    launcher.send(&serving).await.map_err(|e| Error::Socket("channel to the launcher", e))?;
+    launcher
+        .send(&serving)
+        .await
+        .map_err(|e| Error::Socket("channel to the launcher", e))?;
     let gateway = Arc::new(Gateway {
         models: model_list(&targets).into(),
         targets,
@@ -146,7 +151,9 @@ impl Gateway {
         let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
         let mut response = respond(status, refused.body(dialect).into());
         // The SDKs of two vendors take this as: do not try again.
-        response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+        response
+            .headers_mut()
+            .insert("x-should-retry", HeaderValue::from_static("false"));
         response
     }
 
@@ -162,7 +169,10 @@ impl Gateway {
             return Err(Refusal::new("upgrade", "no other protocol than HTTP/1.1 is spoken here").status(426));
         }
         if uri.authority().is_some() || version != Version::HTTP_11 {
-            return Err(Refusal::new("path", "only HTTP/1.1 requests for a path are answered; this is not a proxy"));
+            return Err(Refusal::new(
+                "path",
+                "only HTTP/1.1 requests for a path are answered; this is not a proxy",
+            ));
         }
         let ask = route::read(method.as_str(), uri.path(), uri.query())?;
         match &self.phantom {
@@ -178,27 +188,51 @@ impl Gateway {
         let candidates = target::choose(&self.targets, &call)?;
         let length = framing(headers, &body)?;
         let kib = u32::try_from(length / 1024 + 1).unwrap_or(u32::MAX);
-        let budget = self.bodies.acquire_many(kib).await.map_err(|_| Refusal::new("too-large", "no room for bodies"))?;
+        let budget = self
+            .bodies
+            .acquire_many(kib)
+            .await
+            .map_err(|_| Refusal::new("too-large", "no room for bodies"))?;
         let body = read(body, length).await?;
         let value = json::parse(&body, json::REQUEST)?;
         let model = call.model.or_else(|| value.get("model").and_then(Value::text));
         let fits = |target: &Target| model.is_none_or(|model| target.models().check(model).is_ok());
-        let (index, target) = *candidates.iter().find(|(_, target)| fits(target)).unwrap_or(&candidates[0]);
+        let (index, target) = *candidates
+            .iter()
+            .find(|(_, target)| fits(target))
+            .unwrap_or(&candidates[0]);
         if let Some(model) = call.model {
             target.models().check(model)?;
         }
         let out = Bytes::from(rewrite(&value, call.operation.schema(), &target.models())?);
         let stream = call.query == Some("alt=sse") || matches!(value.get("stream"), Some(Value::Bool(true)));
-        let betas: Vec<&str> =
-            headers.get_all("anthropic-beta").iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim).collect();
+        let betas: Vec<&str> = headers
+            .get_all("anthropic-beta")
+            .iter()
+            .filter_map(|v| v.to_str().ok())
+            .flat_map(|v| v.split(','))
+            .map(str::trim)
+            .collect();
         let request = || target.request(&call, &betas, stream, out.clone());
         request()?;
         let sent = out.len() as u64;
-        let Some(record) = self.recorder.call(call.path, model.map(|m| &m[..m.len().min(128)]), sent) else {
-            return Err(Refusal::new("record", "the launcher does not take records, and what cannot be recorded is not sent"));
+        let Some(record) = self
+            .recorder
+            .call(call.path, model.map(|m| &m[..m.len().min(128)]), sent)
+        else {
+            return Err(Refusal::new(
+                "record",
+                "the launcher does not take records, and what cannot be recorded is not sent",
+            ));
         };
-        let forward =
-            Forward { pool: &self.pool, recorder: &self.recorder, target, index, call: &call, limits: &self.limits };
+        let forward = Forward {
+            pool: &self.pool,
+            recorder: &self.recorder,
+            target,
+            index,
+            call: &call,
+            limits: &self.limits,
+        };
         let response = forward.run(&request, record).await;
         drop(budget);
         response
@@ -208,9 +242,15 @@ impl Gateway {
 /// Checks how the body is framed; returns its length.
 fn framing(headers: &HeaderMap, body: &Incoming) -> Result<usize, Refusal> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
-        return Err(Refusal::new("encoding", "the body has to come with a Content-Length, not in chunks"));
+        return Err(Refusal::new(
+            "encoding",
+            "the body has to come with a Content-Length, not in chunks",
+        ));
     }
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|value| value != "identity")
+    {
         return Err(Refusal::new("encoding", "compressed bodies are not read"));
     }
     let json = headers.get(header::CONTENT_TYPE).is_none_or(|value| {
@@ -222,7 +262,10 @@ fn framing(headers: &HeaderMap, body: &Incoming) -> Result<usize, Refusal> {
     }
     match body.size_hint().exact() {
         Some(length) if length <= MAX_BODY as u64 => Ok(length as usize),
-        Some(length) => Err(Refusal::new("too-large", format!("a body of {length} bytes, at most {MAX_BODY} are accepted"))),
+        Some(length) => Err(Refusal::new(
+            "too-large",
+            format!("a body of {length} bytes, at most {MAX_BODY} are accepted"),
+        )),
         None => Err(Refusal::new("encoding", "the body has to come with a Content-Length")),
     }
 }
@@ -250,18 +293,27 @@ fn presents(headers: &HeaderMap, phantom: &str) -> bool {
     let bearer = presented("authorization").and_then(|value| value.strip_prefix(b"Bearer "));
     [presented("x-api-key"), presented("x-goog-api-key"), bearer]
         .into_iter()
-        .fold(false, |found, value| found | value.is_some_and(|value| same(value, phantom.as_bytes())))
+        .fold(false, |found, value| {
+            found | value.is_some_and(|value| same(value, phantom.as_bytes()))
+        })
 }
 
 /// Compares in a time that depends on the lengths only.
 fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| black_box(difference | (x ^ y))) == 0
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .fold(0, |difference, (x, y)| black_box(difference | (x ^ y)))
+            == 0
 }
 
 /// The list of models that the policy names, in the shape that both vendors' clients read.
 fn model_list(targets: &[Target]) -> Vec<u8> {
     let mut out = br#"{"object":"list","data":["#.to_vec();
-    let names = targets.iter().filter(|target| target.protocol != Protocol::Gemini).flat_map(Target::listed);
+    let names = targets
+        .iter()
+        .filter(|target| target.protocol != Protocol::Gemini)
+        .flat_map(Target::listed);
     for (n, name) in names.enumerate() {
         if n > 0 {
             out.push(b',');
@@ -280,6 +332,8 @@ fn model_list(targets: &[Target]) -> Vec<u8> {
 pub(crate) fn respond(status: StatusCode, body: Bytes) -> Response<Payload> {
     let mut response = Response::new(Payload::full(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -100,17 +100,30 @@ pub(crate) struct Field {
 
 /// An optional member.
 pub(crate) const fn may(key: &'static str, shape: Shape) -> Field {
-    Field { key, alias: "", shape, need: false, null: false, fate: Fate::Keep }
+    Field {
+        key,
+        alias: "",
+        shape,
+        need: false,
+        null: false,
+        fate: Fate::Keep,
+    }
 }
 
 /// A member that has to be there.
 pub(crate) const fn must(key: &'static str, shape: Shape) -> Field {
-    Field { need: true, ..may(key, shape) }
+    Field {
+        need: true,
+        ..may(key, shape)
+    }
 }
 
 /// A member that is accepted and left out.
 pub(crate) const fn dropped(key: &'static str) -> Field {
-    Field { fate: Fate::Drop, ..may(key, Shape::Opaque) }
+    Field {
+        fate: Fate::Drop,
+        ..may(key, Shape::Opaque)
+    }
 }
 
 impl Field {

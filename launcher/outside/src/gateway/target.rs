@@ -73,13 +73,20 @@ impl Target {
         let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         let fits = match literal {
             Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => (1..=253).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)),
+            None => {
+                (1..=253).contains(&name.len())
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+            }
         };
         if !fits {
             return Err(bad_host());
         }
         let prefix = prefix.trim_end_matches('/');
-        if !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b)) || prefix.contains("..") {
+        if !prefix
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b))
+            || prefix.contains("..")
+        {
             return Err(BaseError::Prefix(base.clone()));
         }
         let default = if tls { 443 } else { 80 };
@@ -106,7 +113,10 @@ impl Target {
 
     /// The rule for model names here.
     pub(crate) fn models(&self) -> Models<'_> {
-        Models { allowed: &self.models, section: self.section }
+        Models {
+            allowed: &self.models,
+            section: self.section,
+        }
     }
 
     /// Names for the list of models.
@@ -115,12 +125,26 @@ impl Target {
     }
 
     /// Writes the request; nothing of the agent's headers goes in but known beta names.
-    pub(crate) fn request(&self, call: &Call<'_>, betas: &[&str], stream: bool, body: Bytes) -> Result<Request<Payload>, Refusal> {
+    pub(crate) fn request(
+        &self,
+        call: &Call<'_>,
+        betas: &[&str],
+        stream: bool,
+        body: Bytes,
+    ) -> Result<Request<Payload>, Refusal> {
         let path = call.path;
         // A base like https://host/openai/v1 already ends with the version that the agent's path starts with.
-        let path = if self.prefix.ends_with("/v1") && path.starts_with("/v1/") { &path[3..] } else { path };
+        let path = if self.prefix.ends_with("/v1") && path.starts_with("/v1/") {
+            &path[3..]
+        } else {
+            path
+        };
         let query = call.query.map_or(String::new(), |query| format!("?{query}"));
-        let accept = if stream { "text/event-stream" } else { "application/json" };
+        let accept = if stream {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
         let mut request = Request::post(format!("{}{path}{query}", self.prefix))
             .header(header::HOST, self.host.clone())
             .header(header::CONTENT_TYPE, "application/json")
@@ -138,7 +162,9 @@ impl Target {
                 request = request.header("anthropic-beta", kept.join(","));
             }
         }
-        request.body(Payload::full(body)).map_err(|e| Refusal::new("path", format!("the request cannot be written: {e}")))
+        request
+            .body(Payload::full(body))
+            .map_err(|e| Refusal::new("path", format!("the request cannot be written: {e}")))
     }
 }
 
@@ -175,14 +201,24 @@ fn credentials(protocol: Protocol, key: &str) -> Result<Option<(HeaderName, Head
 /// 404 if no upstream speaks the protocol or none allows the path; the policy line that would is named.
 pub(crate) fn choose<'t>(targets: &'t [Target], call: &Call<'_>) -> Result<Vec<(usize, &'t Target)>, Refusal> {
     let protocol = call.operation.protocol();
-    let speaking: Vec<(usize, &Target)> = targets.iter().enumerate().filter(|(_, target)| target.protocol == protocol).collect();
+    let speaking: Vec<(usize, &Target)> = targets
+        .iter()
+        .enumerate()
+        .filter(|(_, target)| target.protocol == protocol)
+        .collect();
     if speaking.is_empty() {
         let section = section(protocol);
-        return Err(Refusal::new("path", format!("the policy names no upstream for this protocol ([{section}])"))
-            .status(404)
-            .line(format!("upstream, key and allow in [{section}]")));
+        return Err(Refusal::new(
+            "path",
+            format!("the policy names no upstream for this protocol ([{section}])"),
+        )
+        .status(404)
+        .line(format!("upstream, key and allow in [{section}]")));
     }
-    let allowing: Vec<(usize, &Target)> = speaking.into_iter().filter(|(_, target)| target.allows("POST", call.path)).collect();
+    let allowing: Vec<(usize, &Target)> = speaking
+        .into_iter()
+        .filter(|(_, target)| target.allows("POST", call.path))
+        .collect();
     if allowing.is_empty() {
         let pattern = match call.operation {
             Operation::Generate => "/v1beta/models/{model}:generateContent",

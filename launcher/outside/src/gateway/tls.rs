@@ -36,9 +36,13 @@ impl Tls {
             State::Roots(roots) => roots,
         };
         let refused = |what: &str, error: rustls::Error| TlsError::Refused(format!("{what}: {error}"));
-        let mut store = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        let mut store = RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        };
         for root in roots {
-            store.add(CertificateDer::from_slice(root)).map_err(|e| refused("a trust anchor of the policy", e))?;
+            store
+                .add(CertificateDer::from_slice(root))
+                .map_err(|e| refused("a trust anchor of the policy", e))?;
         }
         let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -58,7 +62,9 @@ impl Tls {
         self.connector()?.connect(name, socket).await.map_err(|error| {
             let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
             match cause {
-                Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => TlsError::Refused(error.to_string()),
+                Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+                    TlsError::Refused(error.to_string())
+                }
                 _ => TlsError::Broken(error.to_string()),
             }
         })

@@ -20,14 +20,20 @@ fn time_call(socket: &mut TcpStream) -> f64 {
 
 /// How long after its writing each event arrives, in microseconds.
 fn time_stream(socket: &mut TcpStream) -> Vec<f64> {
-    let body = SMALL.replace("\"max_tokens\":1", "\"max_tokens\":1,\"stream\":true").replace("hi", rig::TIMED);
+    let body = SMALL
+        .replace("\"max_tokens\":1", "\"max_tokens\":1,\"stream\":true")
+        .replace("hi", rig::TIMED);
     rig::send(socket, "/v1/messages", &body);
     rig::until(socket, b"\r\n\r\n").unwrap();
     let mut times = Vec::new();
     while let Some(event) = rig::read_chunk(socket) {
         let now = rig::START.elapsed().as_nanos() as f64;
         let event = String::from_utf8(event).unwrap();
-        let written = event.split("\"text\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let written = event
+            .split("\"text\":\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .unwrap();
         times.push((now - written.parse::<f64>().unwrap()) / 1e3);
     }
     times
@@ -37,7 +43,9 @@ fn time_stream(socket: &mut TcpStream) -> Vec<f64> {
 fn private(rig: &Rig) -> u64 {
     let rollup = rig.proc("smaps_rollup");
     let private = rollup.lines().filter(|line| line.starts_with("Private_"));
-    private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    private
+        .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum()
 }
 
 pub(crate) fn plain() {
@@ -50,7 +58,12 @@ pub(crate) fn plain() {
 pub(crate) fn encrypted() {
     let rig = Rig::spawn();
     let upstream = rig::upstream(Some(rig::tls()));
-    costs("https", rig, &format!("https://model.test:{}", upstream.port()), upstream);
+    costs(
+        "https",
+        rig,
+        &format!("https://model.test:{}", upstream.port()),
+        upstream,
+    );
 }
 
 fn costs(name: &str, mut rig: Rig, base: &str, upstream: std::net::SocketAddr) {
@@ -78,8 +91,14 @@ fn costs(name: &str, mut rig: Rig, base: &str, upstream: std::net::SocketAddr) {
     );
     if !cfg!(debug_assertions) {
         assert!(through - bare < 2000.0, "the median request is more than 2 ms slower");
-        assert!(stream - direct_stream < 1000.0, "the median event comes more than 1 ms later");
+        assert!(
+            stream - direct_stream < 1000.0,
+            "the median event comes more than 1 ms later"
+        );
     }
     // 0 where /proc does not show it: the process is not dumpable, so only root sees it.
-    assert!(idle < 3 * 1024 && used < 4 * 1024, "{idle} KiB idle, {used} KiB after calls");
+    assert!(
+        idle < 3 * 1024 && used < 4 * 1024,
+        "{idle} KiB idle, {used} KiB after calls"
+    );
 }

@@ -29,7 +29,10 @@ fn main() -> ExitCode {
     }
     let only = args.find(|arg| !arg.to_string_lossy().starts_with('-'));
     if std::env::var_os("GATEWAY_TEST_CHILD").is_some() {
-        let test = TESTS.iter().find(|(name, _)| only.as_deref() == Some(name.as_ref())).expect("a test of this name");
+        let test = TESTS
+            .iter()
+            .find(|(name, _)| only.as_deref() == Some(name.as_ref()))
+            .expect("a test of this name");
         test.1();
         return ExitCode::SUCCESS;
     }
@@ -37,12 +40,20 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let wanted = |name: &str| only.as_ref().is_none_or(|only| name.contains(&*only.to_string_lossy()));
     for (name, _) in TESTS.iter().filter(|(name, _)| wanted(name)) {
-        let status = Command::new(&exe).arg(name).env("GATEWAY_TEST_CHILD", "1").status().expect("started");
+        let status = Command::new(&exe)
+            .arg(name)
+            .env("GATEWAY_TEST_CHILD", "1")
+            .status()
+            .expect("started");
         println!("test {name} ... {}", if status.success() { "ok" } else { "FAILED" });
         failed += usize::from(!status.success());
     }
     println!("{failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn every_probe_is_denied() {
@@ -54,7 +65,11 @@ fn every_probe_is_denied() {
     rig.send_start(&start);
     for id in ids {
         match rig.event() {
-            FromGateway::Probe { id: done, outcome, errno } => {
+            FromGateway::Probe {
+                id: done,
+                outcome,
+                errno,
+            } => {
                 assert_eq!((done.as_str(), outcome.as_str()), (id.as_str(), "denied"), "{errno}");
                 // 13 is EACCES, the answer of the filter: the call did not get to look at its arguments.
                 assert_eq!(errno, 13, "{id}");
@@ -78,10 +93,18 @@ fn a_locked_gateway_serves() {
             other => panic!("{other:?}"),
         }
     }
-    let (status, body) = rig::call(&mut agent, "/v1/messages", &SMALL.replace("\"max_tokens\":1", "\"max_tokens\":1,\"stream\":true"));
+    let (status, body) = rig::call(
+        &mut agent,
+        "/v1/messages",
+        &SMALL.replace("\"max_tokens\":1", "\"max_tokens\":1,\"stream\":true"),
+    );
     assert_eq!((status, body.as_str()), (200, rig::EVENT.repeat(rig::EVENTS).as_str()));
     rig.event();
-    let (status, body) = rig::call(&mut agent, "/v1/messages", &SMALL.replace("\"max_tokens\":1", "\"max_tokens\":1,\"mcp_servers\":[]"));
+    let (status, body) = rig::call(
+        &mut agent,
+        "/v1/messages",
+        &SMALL.replace("\"max_tokens\":1", "\"max_tokens\":1,\"mcp_servers\":[]"),
+    );
     assert!(status == 400 && body.contains("mcp_servers"), "{body}");
     assert!(matches!(rig.event(), FromGateway::Refused { rule, .. } if rule == "hosted-tool"));
     // A large body.
@@ -106,7 +129,13 @@ fn a_locked_gateway_speaks_tls() {
 }
 
 fn a_start_that_cannot_work_is_told() {
-    for (base, part) in [("ftp://x", "only http"), ("https://a b", "host"), ("https://u@x", "host"), ("http://x/../y", "path"), ("https://x?q", "host")] {
+    for (base, part) in [
+        ("ftp://x", "only http"),
+        ("https://a b", "host"),
+        ("https://u@x", "host"),
+        ("http://x/../y", "path"),
+        ("https://x?q", "host"),
+    ] {
         let mut rig = Rig::spawn();
         let start = rig.start(base);
         rig.send_start(&start);
@@ -121,7 +150,9 @@ fn a_start_that_cannot_work_is_told() {
     start.upstreams[0].key = "a\nb".to_owned();
     start.upstreams[0].protocol = Protocol::Gemini;
     rig.send_start(&start);
-    assert!(matches!(rig.event(), FromGateway::Failed { reason } if reason.contains("key") && !reason.contains("a\nb")));
+    assert!(
+        matches!(rig.event(), FromGateway::Failed { reason } if reason.contains("key") && !reason.contains("a\nb"))
+    );
 }
 
 fn it_ends_with_either_channel() {

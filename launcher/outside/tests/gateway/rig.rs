@@ -14,10 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const KEY: &str = "sk-real-key-0123456789";
-pub(crate) const SMALL: &str = r#"{"model":"claude-opus-5-5","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}"#;
+pub(crate) const SMALL: &str =
+    r#"{"model":"claude-opus-5-5","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}"#;
 pub(crate) const WHOLE: &str = r#"{"type":"message","content":[{"type":"text","text":"hello"}]}"#;
 /// One event of a stream.
-pub(crate) const EVENT: &str = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"abc\"}}\n\n";
+pub(crate) const EVENT: &str =
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"abc\"}}\n\n";
 /// Events of a stream, and milliseconds between them.
 pub(crate) const EVENTS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -48,7 +50,12 @@ impl Rig {
         let (launcher, theirs) = channel::pair().unwrap();
         let (child, outside) = process::spawn_role(Role::Gateway, exe.as_fd()).unwrap();
         outside.send(first, &[theirs.as_fd()]).unwrap();
-        Self { child, launcher: Some(launcher), outside: Some(outside), address: None }
+        Self {
+            child,
+            launcher: Some(launcher),
+            outside: Some(outside),
+            address: None,
+        }
     }
 
     pub(crate) fn start(&self, base: &str) -> GatewayStart {
@@ -59,7 +66,12 @@ impl Rig {
             allow: vec!["POST /v1/messages".to_owned()],
             models: Vec::new(),
         };
-        GatewayStart { upstreams: vec![upstream], phantom: None, roots: vec![ROOT.to_vec()], probes: Vec::new() }
+        GatewayStart {
+            upstreams: vec![upstream],
+            phantom: None,
+            roots: vec![ROOT.to_vec()],
+            probes: Vec::new(),
+        }
     }
 
     /// Waits until it is locked and sends the start message with a listening socket.
@@ -68,7 +80,11 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         self.address = Some(listener.local_addr().unwrap());
         let message = picktwo_wire::encode(start).unwrap();
-        self.launcher.as_ref().unwrap().send(&message, &[listener.as_fd()]).unwrap();
+        self.launcher
+            .as_ref()
+            .unwrap()
+            .send(&message, &[listener.as_fd()])
+            .unwrap();
     }
 
     /// Starts it with one upstream; `outside` connects to `to`.
@@ -82,14 +98,21 @@ impl Rig {
             while let Ok(Some(_)) = outside.recv(&mut message) {
                 picktwo_wire::decode::<Connect>(&message).unwrap();
                 let socket = TcpStream::connect(to).unwrap();
-                outside.send(&picktwo_wire::encode(&Connected::Socket).unwrap(), &[socket.as_fd()]).unwrap();
+                outside
+                    .send(&picktwo_wire::encode(&Connected::Socket).unwrap(), &[socket.as_fd()])
+                    .unwrap();
             }
         });
     }
 
     pub(crate) fn event(&self) -> FromGateway {
         let mut message = Vec::new();
-        self.launcher.as_ref().unwrap().recv(&mut message).unwrap().expect("the gateway ended");
+        self.launcher
+            .as_ref()
+            .unwrap()
+            .recv(&mut message)
+            .unwrap()
+            .expect("the gateway ended");
         picktwo_wire::decode(&message).unwrap()
     }
 
@@ -122,9 +145,16 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 
 pub(crate) fn tls() -> Arc<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let chain = vec![CertificateDer::from_slice(LEAF)];
-    Arc::new(builder.with_no_client_auth().with_single_cert(chain, PrivateKeyDer::try_from(LEAF_KEY).unwrap()).unwrap())
+    Arc::new(
+        builder
+            .with_no_client_auth()
+            .with_single_cert(chain, PrivateKeyDer::try_from(LEAF_KEY).unwrap())
+            .unwrap(),
+    )
 }
 
 /// An upstream that answers whole, or with a stream if the body asks for one.
@@ -147,18 +177,30 @@ pub(crate) fn upstream(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
 fn answer_all(mut stream: impl Read + Write) {
     while let Some((_, body)) = read_message(&mut stream) {
         let sent = if body.contains("\"stream\":true") {
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+                .unwrap();
             let timed = body.contains(TIMED);
             for _ in 0..EVENTS {
                 thread::sleep(PAUSE);
                 let now = || format!("{:012}", START.elapsed().as_nanos());
-                let event = if timed { EVENT.replace("abc", &now()) } else { EVENT.to_owned() };
+                let event = if timed {
+                    EVENT.replace("abc", &now())
+                } else {
+                    EVENT.to_owned()
+                };
                 let chunk = format!("{:x}\r\n{event}\r\n", event.len());
-                stream.write_all(chunk.as_bytes()).and_then(|()| stream.flush()).unwrap();
+                stream
+                    .write_all(chunk.as_bytes())
+                    .and_then(|()| stream.flush())
+                    .unwrap();
             }
             stream.write_all(b"0\r\n\r\n")
         } else {
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{WHOLE}", WHOLE.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{WHOLE}",
+                WHOLE.len()
+            );
             stream.write_all(head.as_bytes())
         };
         if sent.and_then(|()| stream.flush()).is_err() {
@@ -168,7 +210,10 @@ fn answer_all(mut stream: impl Read + Write) {
 }
 
 pub(crate) fn send(socket: &mut TcpStream, path: &str, body: &str) {
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     socket.write_all(head.as_bytes()).unwrap();
 }
 
@@ -181,7 +226,12 @@ pub(crate) fn call(socket: &mut TcpStream, path: &str, body: &str) -> (u16, Stri
 
 fn read_message(stream: &mut impl Read) -> Option<(String, String)> {
     let head = until(stream, b"\r\n\r\n")?;
-    let field = |name: &str| head.lines().filter_map(|l| l.split_once(": ")).find(|(k, _)| k.eq_ignore_ascii_case(name)).map(|(_, v)| v.to_owned());
+    let field = |name: &str| {
+        head.lines()
+            .filter_map(|l| l.split_once(": "))
+            .find(|(k, _)| k.eq_ignore_ascii_case(name))
+            .map(|(_, v)| v.to_owned())
+    };
     let mut body = Vec::new();
     if field("transfer-encoding").is_some() {
         while let Some(chunk) = read_chunk(stream) {

@@ -73,18 +73,34 @@ static MESSAGE: Tagged = Tagged {
     variants: &[("user", &TURN), ("assistant", &TURN), ("system", &SYSTEM_TURN)],
     untagged: None,
 };
-static TURN: Object = object(&[must("content", Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&BLOCK))]))]);
+static TURN: Object = object(&[must(
+    "content",
+    Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&BLOCK))]),
+)]);
 /// Claude Code changes the effort in the middle of a conversation with such a message.
-static SYSTEM_TURN: Object =
-    object(&[must("content", TEXT_OR_BLOCKS), may("output_config", Shape::Object(&object(&[may("effort", Shape::OneOf(EFFORTS))])))]);
+static SYSTEM_TURN: Object = object(&[
+    must("content", TEXT_OR_BLOCKS),
+    may(
+        "output_config",
+        Shape::Object(&object(&[may("effort", Shape::OneOf(EFFORTS))])),
+    ),
+]);
 
-static TEXT_BLOCK: Tagged = Tagged { tag: "type", what: "text block", variants: &[("text", &TEXT)], untagged: None };
+static TEXT_BLOCK: Tagged = Tagged {
+    tag: "type",
+    what: "text block",
+    variants: &[("text", &TEXT)],
+    untagged: None,
+};
 static BLOCK: Tagged = Tagged {
     tag: "type",
     what: "content block",
     variants: &[
         ("text", &TEXT),
-        ("thinking", &object(&[must("thinking", Shape::Text), may("signature", Shape::Text), CACHE])),
+        (
+            "thinking",
+            &object(&[must("thinking", Shape::Text), may("signature", Shape::Text), CACHE]),
+        ),
         ("redacted_thinking", &object(&[must("data", Shape::Text)])),
         ("tool_use", &TOOL_USE),
         ("tool_result", &TOOL_RESULT),
@@ -97,7 +113,12 @@ static BLOCK: Tagged = Tagged {
 static RESULT_BLOCK: Tagged = Tagged {
     tag: "type",
     what: "block of a tool result",
-    variants: &[("text", &TEXT), ("image", &IMAGE), ("document", &DOCUMENT), ("tool_reference", &TOOL_REFERENCE)],
+    variants: &[
+        ("text", &TEXT),
+        ("image", &IMAGE),
+        ("document", &DOCUMENT),
+        ("tool_reference", &TOOL_REFERENCE),
+    ],
     untagged: None,
 };
 static TEXT: Object = object(&[must("text", Shape::Text), CACHE, may("citations", EMPTY).or_null()]);
@@ -108,12 +129,20 @@ static TOOL_USE: Object = object(&[
     CACHE,
     may(
         "caller",
-        Shape::Tagged(&Tagged { tag: "type", what: "caller", variants: &[("direct", &object(&[]))], untagged: None }),
+        Shape::Tagged(&Tagged {
+            tag: "type",
+            what: "caller",
+            variants: &[("direct", &object(&[]))],
+            untagged: None,
+        }),
     ),
 ]);
 static TOOL_RESULT: Object = object(&[
     must("tool_use_id", Shape::Text),
-    may("content", Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&RESULT_BLOCK))])),
+    may(
+        "content",
+        Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&RESULT_BLOCK))]),
+    ),
     may("is_error", Shape::Bool),
     CACHE,
 ]);
@@ -124,7 +153,13 @@ static IMAGE: Object = object(&[
         Shape::Tagged(&Tagged {
             tag: "type",
             what: "source of an image",
-            variants: &[("base64", &object(&[must("media_type", Shape::OneOf(IMAGE_TYPES)), must("data", Shape::Base64)]))],
+            variants: &[(
+                "base64",
+                &object(&[
+                    must("media_type", Shape::OneOf(IMAGE_TYPES)),
+                    must("data", Shape::Base64),
+                ]),
+            )],
             untagged: None,
         }),
     ),
@@ -137,8 +172,20 @@ static DOCUMENT: Object = object(&[
             tag: "type",
             what: "source of a document",
             variants: &[
-                ("base64", &object(&[must("media_type", Shape::OneOf(&["application/pdf"])), must("data", Shape::Base64)])),
-                ("text", &object(&[must("media_type", Shape::OneOf(&["text/plain"])), must("data", Shape::Text)])),
+                (
+                    "base64",
+                    &object(&[
+                        must("media_type", Shape::OneOf(&["application/pdf"])),
+                        must("data", Shape::Base64),
+                    ]),
+                ),
+                (
+                    "text",
+                    &object(&[
+                        must("media_type", Shape::OneOf(&["text/plain"])),
+                        must("data", Shape::Text),
+                    ]),
+                ),
             ],
             untagged: None,
         }),
@@ -147,8 +194,12 @@ static DOCUMENT: Object = object(&[
 ]);
 
 /// Tools without a type, or of the type `custom`, are executed by the agent by definition.
-static TOOL: Tagged =
-    Tagged { tag: "type", what: "tool", variants: &[("custom", &CLIENT_TOOL)], untagged: Some(&CLIENT_TOOL) };
+static TOOL: Tagged = Tagged {
+    tag: "type",
+    what: "tool",
+    variants: &[("custom", &CLIENT_TOOL)],
+    untagged: Some(&CLIENT_TOOL),
+};
 static CLIENT_TOOL: Object = object(&[
     must("name", Shape::Name),
     may("description", Shape::Text),
@@ -205,7 +256,13 @@ static CONTEXT: Object = object(&[must(
         tag: "type",
         what: "context edit",
         variants: &[
-            ("clear_thinking_20251015", &object(&[may("keep", Shape::Either(&[Shape::OneOf(&["all"]), Shape::Tagged(&AMOUNT)]))])),
+            (
+                "clear_thinking_20251015",
+                &object(&[may(
+                    "keep",
+                    Shape::Either(&[Shape::OneOf(&["all"]), Shape::Tagged(&AMOUNT)]),
+                )]),
+            ),
             (
                 "clear_tool_uses_20250919",
                 &object(&[
@@ -213,7 +270,10 @@ static CONTEXT: Object = object(&[must(
                     may("keep", Shape::Tagged(&AMOUNT)),
                     may("clear_at_least", Shape::Tagged(&AMOUNT)),
                     may("exclude_tools", Shape::List(&Shape::Name)),
-                    may("clear_tool_inputs", Shape::Either(&[Shape::Bool, Shape::List(&Shape::Name)])),
+                    may(
+                        "clear_tool_inputs",
+                        Shape::Either(&[Shape::Bool, Shape::List(&Shape::Name)]),
+                    ),
                 ]),
             ),
         ],
@@ -223,7 +283,11 @@ static CONTEXT: Object = object(&[must(
 static AMOUNT: Tagged = Tagged {
     tag: "type",
     what: "amount",
-    variants: &[("input_tokens", &COUNT), ("tool_uses", &COUNT), ("thinking_turns", &COUNT)],
+    variants: &[
+        ("input_tokens", &COUNT),
+        ("tool_uses", &COUNT),
+        ("thinking_turns", &COUNT),
+    ],
     untagged: None,
 };
 static COUNT: Object = object(&[must("value", TOKENS)]);

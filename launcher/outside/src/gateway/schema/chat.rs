@@ -8,7 +8,10 @@ pub(crate) static CHAT: Object = object(&[
     must("model", Shape::Model),
     must("messages", Shape::List(&Shape::Object(&MESSAGE))),
     may("tools", Shape::List(&Shape::Tagged(&TOOL))),
-    may("tool_choice", Shape::Either(&[Shape::OneOf(&["auto", "none", "required"]), Shape::Tagged(&CHOICE)])),
+    may(
+        "tool_choice",
+        Shape::Either(&[Shape::OneOf(&["auto", "none", "required"]), Shape::Tagged(&CHOICE)]),
+    ),
     may("parallel_tool_calls", Shape::Bool).or_null(),
     may("stream", Shape::Bool),
     may("stream_options", Shape::Object(&STREAM_OPTIONS)).or_null(),
@@ -29,8 +32,15 @@ pub(crate) static CHAT: Object = object(&[
 ]);
 
 static MESSAGE: Object = object(&[
-    must("role", Shape::OneOf(&["system", "developer", "user", "assistant", "tool"])),
-    may("content", Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&PART))])).or_null(),
+    must(
+        "role",
+        Shape::OneOf(&["system", "developer", "user", "assistant", "tool"]),
+    ),
+    may(
+        "content",
+        Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&PART))]),
+    )
+    .or_null(),
     may("name", Shape::Text),
     may("tool_calls", Shape::List(&Shape::Tagged(&CALL))).or_null(),
     may("tool_call_id", Shape::Text),
@@ -60,7 +70,10 @@ static PART: Tagged = Tagged {
             "file",
             &object(&[must(
                 "file",
-                Shape::Object(&object(&[may("filename", Shape::Text), must("file_data", Shape::Data(FILE_TYPES))])),
+                Shape::Object(&object(&[
+                    may("filename", Shape::Text),
+                    must("file_data", Shape::Data(FILE_TYPES)),
+                ])),
             )]),
         ),
     ],
@@ -76,10 +89,20 @@ static CALL: Tagged = Tagged {
             &object(&[
                 ID,
                 INDEX,
-                must("function", Shape::Object(&object(&[NAME, must("arguments", Shape::Text)]))),
+                must(
+                    "function",
+                    Shape::Object(&object(&[NAME, must("arguments", Shape::Text)])),
+                ),
             ]),
         ),
-        ("custom", &object(&[ID, INDEX, must("custom", Shape::Object(&object(&[NAME, must("input", Shape::Text)])))])),
+        (
+            "custom",
+            &object(&[
+                ID,
+                INDEX,
+                must("custom", Shape::Object(&object(&[NAME, must("input", Shape::Text)]))),
+            ]),
+        ),
     ],
     untagged: None,
 };
@@ -134,7 +157,10 @@ static CHOICE: Tagged = Tagged {
     tag: "type",
     what: "tool choice",
     variants: &[
-        ("function", &object(&[must("function", Shape::Object(&object(&[NAME])))])),
+        (
+            "function",
+            &object(&[must("function", Shape::Object(&object(&[NAME])))]),
+        ),
         ("custom", &object(&[must("custom", Shape::Object(&object(&[NAME])))])),
     ],
     untagged: None,
@@ -146,7 +172,10 @@ static FORMAT: Tagged = Tagged {
     variants: &[
         ("text", &object(&[])),
         ("json_object", &object(&[])),
-        ("json_schema", &object(&[must("json_schema", Shape::Object(&object(&JSON_SCHEMA_FIELDS)))])),
+        (
+            "json_schema",
+            &object(&[must("json_schema", Shape::Object(&object(&JSON_SCHEMA_FIELDS)))]),
+        ),
     ],
     untagged: None,
 };

@@ -11,7 +11,13 @@ pub(crate) static GENERATE: Object = object(&[
     TOOLS,
     TOOL_CONFIG,
     may("generationConfig", Shape::Object(&GENERATION)).also("generation_config"),
-    may("safetySettings", Shape::List(&Shape::Object(&object(&[must("category", Shape::Word), must("threshold", Shape::Word)])))),
+    may(
+        "safetySettings",
+        Shape::List(&Shape::Object(&object(&[
+            must("category", Shape::Word),
+            must("threshold", Shape::Word),
+        ]))),
+    ),
 ]);
 
 /// `:countTokens`.
@@ -27,21 +33,34 @@ const TOOL_CONFIG: Field = may("toolConfig", Shape::Object(&CALLING_CONFIG));
 
 static CONTENT: Object = object(&[
     may("role", Shape::OneOf(&["user", "model", "system", "function"])),
-    must("parts", Shape::Either(&[Shape::List(&Shape::Object(&PART)), Shape::Object(&PART)])),
+    must(
+        "parts",
+        Shape::Either(&[Shape::List(&Shape::Object(&PART)), Shape::Object(&PART)]),
+    ),
 ]);
 
 static PART: Object = object(&[
     may("text", Shape::Text),
     may("thought", Shape::Bool),
     may("thoughtSignature", Shape::Text),
-    may("functionCall", Shape::Object(&object(&[may("id", Shape::Text), must("name", Shape::Name), may("args", Shape::OpaqueObject)]))),
+    may(
+        "functionCall",
+        Shape::Object(&object(&[
+            may("id", Shape::Text),
+            must("name", Shape::Name),
+            may("args", Shape::OpaqueObject),
+        ])),
+    ),
     may(
         "functionResponse",
         Shape::Object(&object(&[
             may("id", Shape::Text),
             must("name", Shape::Name),
             may("response", Shape::OpaqueObject),
-            may("parts", Shape::List(&Shape::Object(&object(&[must("inlineData", Shape::Object(&INLINE))])))),
+            may(
+                "parts",
+                Shape::List(&Shape::Object(&object(&[must("inlineData", Shape::Object(&INLINE))]))),
+            ),
         ])),
     ),
     may("inlineData", Shape::Object(&INLINE)).also("inline_data"),
@@ -50,7 +69,16 @@ static PART: Object = object(&[
 static INLINE: Object = object(&[
     must(
         "mimeType",
-        Shape::OneOf(&["image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif", "application/pdf", "text/plain"]),
+        Shape::OneOf(&[
+            "image/png",
+            "image/jpeg",
+            "image/gif",
+            "image/webp",
+            "image/heic",
+            "image/heif",
+            "application/pdf",
+            "text/plain",
+        ]),
     )
     .also("mime_type"),
     must("data", Shape::Base64),
@@ -68,7 +96,10 @@ static TOOL: Object = object(&[must(
 )]);
 
 static CALLING: Object = object(&[
-    may("mode", Shape::OneOf(&["AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"])),
+    may(
+        "mode",
+        Shape::OneOf(&["AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"]),
+    ),
     may("allowedFunctionNames", Shape::List(&Shape::Name)),
 ]);
 
@@ -80,7 +111,10 @@ static GENERATION: Object = object(&[
     may("stopSequences", Shape::List(&Shape::Text)),
     may("seed", Shape::Number),
     may("candidateCount", Shape::Only("1")),
-    may("responseMimeType", Shape::OneOf(&["text/plain", "application/json", "text/x.enum"])),
+    may(
+        "responseMimeType",
+        Shape::OneOf(&["text/plain", "application/json", "text/x.enum"]),
+    ),
     may("responseJsonSchema", Shape::Schema),
     may("responseSchema", Shape::OpenApi),
     may(
@@ -90,7 +124,17 @@ static GENERATION: Object = object(&[
             may("thinkingBudget", Shape::Number),
             may(
                 "thinkingLevel",
-                Shape::OneOf(&["THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "minimal", "low", "medium", "high"]),
+                Shape::OneOf(&[
+                    "THINKING_LEVEL_UNSPECIFIED",
+                    "MINIMAL",
+                    "LOW",
+                    "MEDIUM",
+                    "HIGH",
+                    "minimal",
+                    "low",
+                    "medium",
+                    "high",
+                ]),
             ),
         ])),
     ),

@@ -35,6 +35,12 @@ pub(crate) static JSON_SCHEMA_FIELDS: [Field; 4] = [
 ];
 
 /// A grammar of a custom tool, in either API of OpenAI.
-pub(crate) static GRAMMAR: Object = object(&[must("syntax", Shape::OneOf(&["lark", "regex"])), must("definition", Shape::Text)]);
+pub(crate) static GRAMMAR: Object = object(&[
+    must("syntax", Shape::OneOf(&["lark", "regex"])),
+    must("definition", Shape::Text),
+]);
 
-pub(crate) static STREAM_OPTIONS: Object = object(&[may("include_usage", Shape::Bool), may("include_obfuscation", Shape::Bool)]);
+pub(crate) static STREAM_OPTIONS: Object = object(&[
+    may("include_usage", Shape::Bool),
+    may("include_obfuscation", Shape::Bool),
+]);

@@ -7,10 +7,16 @@ use super::{EFFORTS, EMPTY, FILE_TYPES, GRAMMAR, IMAGE_TYPES, JSON_SCHEMA_FIELDS
 pub(crate) static RESPONSES: Object = Object {
     fields: &[
         must("model", Shape::Model),
-        must("input", Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&ITEM))])),
+        must(
+            "input",
+            Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&ITEM))]),
+        ),
         may("instructions", Shape::Text).or_null(),
         may("tools", Shape::List(&Shape::Tagged(&TOOL))),
-        may("tool_choice", Shape::Either(&[Shape::OneOf(&["auto", "none", "required"]), Shape::Tagged(&CHOICE)])),
+        may(
+            "tool_choice",
+            Shape::Either(&[Shape::OneOf(&["auto", "none", "required"]), Shape::Tagged(&CHOICE)]),
+        ),
         may("parallel_tool_calls", Shape::Bool).or_null(),
         may("reasoning", Shape::Object(&REASONING)).or_null(),
         may("text", Shape::Object(&TEXT)).or_null(),
@@ -54,23 +60,69 @@ static ITEM: Tagged = Tagged {
         ),
         (
             "function_call",
-            &object(&[must("name", Shape::Name), must("arguments", Shape::Text), CALL_ID, NAMESPACE, STATUS, ID, PRIVATE]),
+            &object(&[
+                must("name", Shape::Name),
+                must("arguments", Shape::Text),
+                CALL_ID,
+                NAMESPACE,
+                STATUS,
+                ID,
+                PRIVATE,
+            ]),
         ),
         ("function_call_output", &OUTPUT),
         (
             "custom_tool_call",
-            &object(&[must("name", Shape::Name), must("input", Shape::Text), CALL_ID, NAMESPACE, STATUS, ID, PRIVATE]),
+            &object(&[
+                must("name", Shape::Name),
+                must("input", Shape::Text),
+                CALL_ID,
+                NAMESPACE,
+                STATUS,
+                ID,
+                PRIVATE,
+            ]),
         ),
         ("custom_tool_call_output", &OUTPUT),
-        ("local_shell_call", &object(&[CALL_ID, must("action", Shape::Tagged(&SHELL_ACTION)), STATUS, ID, PRIVATE])),
-        ("local_shell_call_output", &object(&[ID, may("call_id", Shape::Text), must("output", Shape::Text), STATUS, PRIVATE])),
+        (
+            "local_shell_call",
+            &object(&[
+                CALL_ID,
+                must("action", Shape::Tagged(&SHELL_ACTION)),
+                STATUS,
+                ID,
+                PRIVATE,
+            ]),
+        ),
+        (
+            "local_shell_call_output",
+            &object(&[
+                ID,
+                may("call_id", Shape::Text),
+                must("output", Shape::Text),
+                STATUS,
+                PRIVATE,
+            ]),
+        ),
         (
             "additional_tools",
-            &object(&[ID, may("role", Shape::OneOf(&["developer"])), must("tools", Shape::List(&Shape::Tagged(&TOOL))), PRIVATE]),
+            &object(&[
+                ID,
+                may("role", Shape::OneOf(&["developer"])),
+                must("tools", Shape::List(&Shape::Tagged(&TOOL))),
+                PRIVATE,
+            ]),
         ),
         (
             "configuration_update",
-            &object(&[ID, must("reasoning", Shape::Object(&object(&[must("effort", Shape::OneOf(EFFORTS))]))), PRIVATE]),
+            &object(&[
+                ID,
+                must(
+                    "reasoning",
+                    Shape::Object(&object(&[must("effort", Shape::OneOf(EFFORTS))])),
+                ),
+                PRIVATE,
+            ]),
         ),
     ],
     // A bare id would be a reference to a stored item: role and content have to be there.
@@ -79,7 +131,10 @@ static ITEM: Tagged = Tagged {
 
 static MESSAGE: Object = object(&[
     must("role", Shape::OneOf(&["user", "assistant", "system", "developer"])),
-    must("content", Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&CONTENT))])),
+    must(
+        "content",
+        Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&CONTENT))]),
+    ),
     ID,
     STATUS,
     PRIVATE,
@@ -87,7 +142,10 @@ static MESSAGE: Object = object(&[
 
 static OUTPUT: Object = object(&[
     CALL_ID,
-    must("output", Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&CONTENT))])),
+    must(
+        "output",
+        Shape::Either(&[Shape::Text, Shape::List(&Shape::Tagged(&CONTENT))]),
+    ),
     may("name", Shape::Name).or_null(),
     STATUS,
     ID,
@@ -99,7 +157,14 @@ static CONTENT: Tagged = Tagged {
     what: "content part",
     variants: &[
         ("input_text", &TEXT_PART),
-        ("output_text", &object(&[must("text", Shape::Text), may("annotations", EMPTY), may("logprobs", EMPTY).or_null()])),
+        (
+            "output_text",
+            &object(&[
+                must("text", Shape::Text),
+                may("annotations", EMPTY),
+                may("logprobs", EMPTY).or_null(),
+            ]),
+        ),
         ("summary_text", &TEXT_PART),
         ("reasoning_text", &TEXT_PART),
         ("refusal", &object(&[must("refusal", Shape::Text)])),
@@ -110,13 +175,20 @@ static CONTENT: Tagged = Tagged {
                 may("detail", Shape::OneOf(&["auto", "low", "high", "original"])).or_null(),
             ]),
         ),
-        ("input_file", &object(&[may("filename", Shape::Text), must("file_data", Shape::Data(FILE_TYPES))])),
+        (
+            "input_file",
+            &object(&[may("filename", Shape::Text), must("file_data", Shape::Data(FILE_TYPES))]),
+        ),
     ],
     untagged: None,
 };
 static TEXT_PART: Object = object(&[must("text", Shape::Text)]);
-static SUMMARY: Tagged =
-    Tagged { tag: "type", what: "part of a summary", variants: &[("summary_text", &TEXT_PART)], untagged: None };
+static SUMMARY: Tagged = Tagged {
+    tag: "type",
+    what: "part of a summary",
+    variants: &[("summary_text", &TEXT_PART)],
+    untagged: None,
+};
 static REASONING_TEXT: Tagged = Tagged {
     tag: "type",
     what: "part of a reasoning",
@@ -146,7 +218,14 @@ static TOOL: Tagged = Tagged {
     variants: &[
         ("function", &FUNCTION),
         ("custom", &CUSTOM),
-        ("namespace", &object(&[NAME, DESCRIPTION, must("tools", Shape::List(&Shape::Tagged(&INNER_TOOL)))])),
+        (
+            "namespace",
+            &object(&[
+                NAME,
+                DESCRIPTION,
+                must("tools", Shape::List(&Shape::Tagged(&INNER_TOOL))),
+            ]),
+        ),
     ],
     untagged: None,
 };
@@ -156,7 +235,14 @@ static INNER_TOOL: Tagged = Tagged {
     variants: &[
         ("function", &FUNCTION),
         ("custom", &CUSTOM),
-        ("namespace", &object(&[NAME, DESCRIPTION, must("tools", Shape::List(&Shape::Tagged(&LEAF_TOOL)))])),
+        (
+            "namespace",
+            &object(&[
+                NAME,
+                DESCRIPTION,
+                must("tools", Shape::List(&Shape::Tagged(&LEAF_TOOL))),
+            ]),
+        ),
     ],
     untagged: None,
 };
@@ -206,7 +292,11 @@ static TEXT: Object = object(&[
         Shape::Tagged(&Tagged {
             tag: "type",
             what: "text format",
-            variants: &[("text", &object(&[])), ("json_object", &object(&[])), ("json_schema", &object(&JSON_SCHEMA_FIELDS))],
+            variants: &[
+                ("text", &object(&[])),
+                ("json_object", &object(&[])),
+                ("json_schema", &object(&JSON_SCHEMA_FIELDS)),
+            ],
             untagged: None,
         }),
     )

@@ -19,7 +19,10 @@ pub(super) fn all() -> Vec<(Operation, Value)> {
         (Operation::Generate, gemini_router()),
         (Operation::StreamGenerate, gemini()),
         (Operation::StreamGenerate, gemini_of_aider()),
-        (Operation::GeminiCountTokens, json!({"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "application/pdf", "data": PIXEL}}]}]})),
+        (
+            Operation::GeminiCountTokens,
+            json!({"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "application/pdf", "data": PIXEL}}]}]}),
+        ),
     ]
 }
 

@@ -27,7 +27,11 @@ impl Got {
 }
 
 pub(super) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
-    head.lines().skip(1).filter_map(|line| line.split_once(": ")).find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    head.lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }
 
 /// What an upstream does with one request; false closes the connection.
@@ -54,7 +58,10 @@ impl Fake {
                 let (handler, kept) = (handler.clone(), kept.clone());
                 thread::spawn(move || {
                     while let Some((head, body)) = read_message(&mut socket) {
-                        let got = Got { head, body: String::from_utf8_lossy(&body).into_owned() };
+                        let got = Got {
+                            head,
+                            body: String::from_utf8_lossy(&body).into_owned(),
+                        };
                         kept.lock().unwrap().push(got.clone());
                         if !handler(&got, &mut socket) {
                             return;
@@ -63,16 +70,29 @@ impl Fake {
                 });
             }
         });
-        Self { address, connections, requests }
+        Self {
+            address,
+            connections,
+            requests,
+        }
     }
 
     /// Answers every request with this JSON.
     pub(super) fn json(text: &'static str) -> Self {
-        Self::new(move |_, socket| socket.write_all(whole("200 OK", "application/json", text).as_bytes()).is_ok())
+        Self::new(move |_, socket| {
+            socket
+                .write_all(whole("200 OK", "application/json", text).as_bytes())
+                .is_ok()
+        })
     }
 
     pub(super) fn last(&self) -> Got {
-        self.requests.lock().unwrap().last().cloned().expect("no request arrived")
+        self.requests
+            .lock()
+            .unwrap()
+            .last()
+            .cloned()
+            .expect("no request arrived")
     }
 
     pub(super) fn count(&self) -> usize {
@@ -82,11 +102,15 @@ impl Fake {
 
 /// A whole answer.
 pub(super) fn whole(status: &str, kind: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 /// The head of a stream in chunks.
-pub(super) const STREAM: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+pub(super) const STREAM: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
 pub(super) fn chunk(data: &str) -> Vec<u8> {
     format!("{:x}\r\n{data}\r\n", data.len()).into_bytes()
@@ -143,17 +167,33 @@ pub(super) fn upstream(protocol: Protocol, base: &str) -> Upstream {
     let allow: &[&str] = match protocol {
         Protocol::Anthropic => &["POST /v1/messages", "POST /v1/messages/count_tokens"],
         Protocol::Openai => &["POST /v1/responses", "POST /v1/chat/completions"],
-        Protocol::Gemini => &["POST /v1beta/models/{model}:generateContent", "POST /v1beta/models/*:streamGenerateContent"],
+        Protocol::Gemini => &[
+            "POST /v1beta/models/{model}:generateContent",
+            "POST /v1beta/models/*:streamGenerateContent",
+        ],
     };
     let allow = allow.iter().map(|entry| (*entry).to_owned()).collect();
-    Upstream { protocol, base: base.to_owned(), key: KEY.to_owned(), allow, models: Vec::new() }
+    Upstream {
+        protocol,
+        base: base.to_owned(),
+        key: KEY.to_owned(),
+        allow,
+        models: Vec::new(),
+    }
 }
 
 /// A start message for the three protocols at one upstream.
 pub(super) fn start(address: SocketAddr) -> GatewayStart {
     let base = format!("http://{address}");
-    let upstreams = [Protocol::Anthropic, Protocol::Openai, Protocol::Gemini].map(|protocol| upstream(protocol, &base)).to_vec();
-    GatewayStart { upstreams, phantom: None, roots: Vec::new(), probes: Vec::new() }
+    let upstreams = [Protocol::Anthropic, Protocol::Openai, Protocol::Gemini]
+        .map(|protocol| upstream(protocol, &base))
+        .to_vec();
+    GatewayStart {
+        upstreams,
+        phantom: None,
+        roots: Vec::new(),
+        probes: Vec::new(),
+    }
 }
 
 impl Harness {
@@ -165,7 +205,8 @@ impl Harness {
     pub(super) fn with(start: GatewayStart, limits: Limits, to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let ((launcher, gateway_launcher), (outside, gateway_outside)) = (channel::pair().unwrap(), channel::pair().unwrap());
+        let ((launcher, gateway_launcher), (outside, gateway_outside)) =
+            (channel::pair().unwrap(), channel::pair().unwrap());
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         thread::spawn(move || {
@@ -174,16 +215,24 @@ impl Harness {
                 picktwo_wire::decode::<Connect>(&message).unwrap();
                 count.fetch_add(1, Ordering::SeqCst);
                 match TcpStream::connect(to) {
-                    Ok(socket) => outside.send(&picktwo_wire::encode(&Connected::Socket).unwrap(), &[socket.as_fd()]).unwrap(),
+                    Ok(socket) => outside
+                        .send(&picktwo_wire::encode(&Connected::Socket).unwrap(), &[socket.as_fd()])
+                        .unwrap(),
                     Err(error) => {
-                        let failed = Connected::Failed { reason: format!("{to}: {error}") };
+                        let failed = Connected::Failed {
+                            reason: format!("{to}: {error}"),
+                        };
                         outside.send(&picktwo_wire::encode(&failed).unwrap(), &[]).unwrap();
                     }
                 }
             }
         });
         thread::spawn(move || serve_unconfined(gateway_launcher, gateway_outside, start, listener, limits));
-        let harness = Self { address, launcher, asked };
+        let harness = Self {
+            address,
+            launcher,
+            asked,
+        };
         assert_eq!(harness.event(), FromGateway::Serving);
         harness
     }
@@ -217,7 +266,10 @@ impl Harness {
 }
 
 pub(super) fn send(socket: &mut TcpStream, path: &str, headers: &str, body: &str) {
-    let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n",
+        body.len()
+    );
     socket.write_all(head.as_bytes()).unwrap();
     socket.write_all(body.as_bytes()).unwrap();
 }

@@ -27,28 +27,128 @@ impl Random {
 
 /// Types that may be in what is forwarded, over all protocols, outside of the agent's own data.
 const TYPES: &[&str] = &[
-    "text", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference", "image", "document", "base64", "ephemeral",
-    "custom", "direct", "auto", "any", "none", "tool", "enabled", "adaptive", "disabled", "json_schema", "clear_thinking_20251015",
-    "clear_tool_uses_20250919", "input_tokens", "tool_uses", "thinking_turns", "message", "reasoning", "function_call",
-    "function_call_output", "custom_tool_call", "custom_tool_call_output", "local_shell_call", "local_shell_call_output",
-    "additional_tools", "configuration_update", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "input_image",
-    "input_file", "function", "namespace", "grammar", "json_object", "exec", "image_url", "file",
+    "text",
+    "thinking",
+    "redacted_thinking",
+    "tool_use",
+    "tool_result",
+    "tool_reference",
+    "image",
+    "document",
+    "base64",
+    "ephemeral",
+    "custom",
+    "direct",
+    "auto",
+    "any",
+    "none",
+    "tool",
+    "enabled",
+    "adaptive",
+    "disabled",
+    "json_schema",
+    "clear_thinking_20251015",
+    "clear_tool_uses_20250919",
+    "input_tokens",
+    "tool_uses",
+    "thinking_turns",
+    "message",
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "local_shell_call",
+    "local_shell_call_output",
+    "additional_tools",
+    "configuration_update",
+    "input_text",
+    "output_text",
+    "summary_text",
+    "reasoning_text",
+    "refusal",
+    "input_image",
+    "input_file",
+    "function",
+    "namespace",
+    "grammar",
+    "json_object",
+    "exec",
+    "image_url",
+    "file",
 ];
 
 /// Keys that must not be in what is forwarded, outside of the agent's own data.
 const KEYS: &[&str] = &[
-    "file_id", "file_url", "fileData", "file_data_uri", "fileUri", "file_uri", "mcp_servers", "mcpServers", "server_url", "connector_id",
-    "container", "skills", "googleSearch", "google_search", "urlContext", "url_context", "codeExecution", "code_execution", "retrieval",
-    "fileSearch", "file_search", "cachedContent", "cached_content", "previous_response_id", "conversation", "background", "prompt",
-    "web_search_options", "plugins", "models", "route", "provider", "extra_body", "search_parameters", "enable_search", "tool_addition",
-    "labels", "executableCode", "codeExecutionResult", "toolCall", "toolResponse", "googleMaps", "computerUse", "client_metadata",
-    "internal_chat_message_metadata_passthrough", "__copilotMessageSource", "device_id", "external_web_access", "service_tier",
-    "max_tool_calls", "fallbacks", "thread", "functions", "audio", "modalities", "prediction", "retrievalConfig",
+    "file_id",
+    "file_url",
+    "fileData",
+    "file_data_uri",
+    "fileUri",
+    "file_uri",
+    "mcp_servers",
+    "mcpServers",
+    "server_url",
+    "connector_id",
+    "container",
+    "skills",
+    "googleSearch",
+    "google_search",
+    "urlContext",
+    "url_context",
+    "codeExecution",
+    "code_execution",
+    "retrieval",
+    "fileSearch",
+    "file_search",
+    "cachedContent",
+    "cached_content",
+    "previous_response_id",
+    "conversation",
+    "background",
+    "prompt",
+    "web_search_options",
+    "plugins",
+    "models",
+    "route",
+    "provider",
+    "extra_body",
+    "search_parameters",
+    "enable_search",
+    "tool_addition",
+    "labels",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+    "googleMaps",
+    "computerUse",
+    "client_metadata",
+    "internal_chat_message_metadata_passthrough",
+    "__copilotMessageSource",
+    "device_id",
+    "external_web_access",
+    "service_tier",
+    "max_tool_calls",
+    "fallbacks",
+    "thread",
+    "functions",
+    "audio",
+    "modalities",
+    "prediction",
+    "retrievalConfig",
 ];
 
 /// Members whose content is the agent's own.
 const OWN: &[&str] = &["args", "response", "env", "input_examples"];
-const SCHEMAS: &[&str] = &["input_schema", "parameters", "parametersJsonSchema", "schema", "responseJsonSchema", "responseSchema"];
+const SCHEMAS: &[&str] = &[
+    "input_schema",
+    "parameters",
+    "parametersJsonSchema",
+    "schema",
+    "responseJsonSchema",
+    "responseSchema",
+];
 
 /// What a provider would act on in a forwarded body.
 fn reaches(value: &Value) -> Option<String> {
@@ -59,14 +159,28 @@ fn reaches(value: &Value) -> Option<String> {
             match key.as_str() {
                 "type" if !member.as_str().is_some_and(|kind| TYPES.contains(&kind)) => Some(format!("type {member}")),
                 "store" if member != &json!(false) => Some(format!("store {member}")),
-                "url" | "image_url" | "file_data" if member.is_string() && !member.as_str().unwrap().starts_with("data:") => {
+                "url" | "image_url" | "file_data"
+                    if member.is_string() && !member.as_str().unwrap().starts_with("data:") =>
+                {
                     Some(format!("{key} {member}"))
                 }
-                "allowed_callers" if member != &json!(["direct"]) && member != &json!([]) => Some(format!("callers {member}")),
-                "include" if !member.as_array().is_some_and(|all| all.iter().all(|i| i == "reasoning.encrypted_content")) => {
+                "allowed_callers" if member != &json!(["direct"]) && member != &json!([]) => {
+                    Some(format!("callers {member}"))
+                }
+                "include"
+                    if !member
+                        .as_array()
+                        .is_some_and(|all| all.iter().all(|i| i == "reasoning.encrypted_content")) =>
+                {
                     Some(format!("include {member}"))
                 }
-                "model" if member.as_str().is_none_or(|m| m.contains([':', '/', '@']) || m.contains("search")) => Some(format!("model {member}")),
+                "model"
+                    if member
+                        .as_str()
+                        .is_none_or(|m| m.contains([':', '/', '@']) || m.contains("search")) =>
+                {
+                    Some(format!("model {member}"))
+                }
                 key if KEYS.contains(&key) => Some(format!("key {key}")),
                 key if SCHEMAS.contains(&key) && member.is_object() && !members.contains_key("role") => leaves(member),
                 key if OWN.contains(&key) || own_input => None,
@@ -82,7 +196,9 @@ fn leaves(value: &Value) -> Option<String> {
     match value {
         Value::Array(items) => items.iter().find_map(leaves),
         Value::Object(members) => members.iter().find_map(|(key, member)| match member.as_str() {
-            Some(target) if (key == "$ref" || key == "$dynamicRef") && !target.starts_with('#') => Some(format!("{key} {target}")),
+            Some(target) if (key == "$ref" || key == "$dynamicRef") && !target.starts_with('#') => {
+                Some(format!("{key} {target}"))
+            }
             _ => leaves(member),
         }),
         _ => None,
@@ -94,12 +210,19 @@ fn containers(value: &Value, at: String, out: &mut Vec<String>) {
     match value {
         Value::Array(items) => {
             out.push(at.clone());
-            items.iter().enumerate().for_each(|(n, item)| containers(item, format!("{at}/{n}"), out));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(n, item)| containers(item, format!("{at}/{n}"), out));
         }
         Value::Object(members) => {
             out.push(at.clone());
             for (key, member) in members {
-                containers(member, format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), out);
+                containers(
+                    member,
+                    format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")),
+                    out,
+                );
             }
         }
         _ => {}
@@ -190,7 +313,14 @@ fn mutated_bytes_never_pass_as_something_else() {
                 1 => drop(text.remove(at)),
                 2 => text.insert(at, *random.pick(b"{}[]\",:\\u0d8tn1 ")),
                 _ => {
-                    let piece = random.pick(&[r#""type":"web_search","#, r#","url":"https://e/""#, r#"\ud800"#, r#""store":true,"#]).as_bytes();
+                    let piece = random
+                        .pick(&[
+                            r#""type":"web_search","#,
+                            r#","url":"https://e/""#,
+                            r#"\ud800"#,
+                            r#""store":true,"#,
+                        ])
+                        .as_bytes();
                     text.splice(at..at, piece.iter().copied());
                 }
             }
@@ -210,7 +340,12 @@ fn mutated_bytes_never_pass_as_something_else() {
 #[test]
 fn operations_do_not_take_each_others_bodies() {
     for (operation, body) in bodies::all() {
-        for other in [Operation::Messages, Operation::Responses, Operation::Chat, Operation::Generate] {
+        for other in [
+            Operation::Messages,
+            Operation::Responses,
+            Operation::Chat,
+            Operation::Generate,
+        ] {
             if other.protocol() != operation.protocol() {
                 assert!(pass(other, &body.to_string()).is_err(), "{operation:?} as {other:?}");
             }

@@ -5,6 +5,7 @@ mod fake;
 mod forbidden;
 mod fuzz;
 mod parser;
+mod refusals;
 mod seen;
 mod streams;
 mod tls;
@@ -20,7 +21,10 @@ use serde_json::Value;
 /// What would be forwarded for a body.
 fn pass(operation: Operation, body: &str) -> Result<String, Refusal> {
     let value = parse(body.as_bytes(), REQUEST)?;
-    let models = Models { allowed: &[], section: "model.test" };
+    let models = Models {
+        allowed: &[],
+        section: "model.test",
+    };
     let out = rewrite(&value, operation.schema(), &models)?;
     Ok(String::from_utf8(out).expect("what is written is UTF-8"))
 }

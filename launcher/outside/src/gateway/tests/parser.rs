@@ -19,8 +19,10 @@ fn documents_keep_their_meaning() {
         "\"\u{7f}\u{e000}\u{10ffff}\"",
     ] {
         let written = rewritten(text).unwrap();
-        let (before, after): (serde_json::Value, serde_json::Value) =
-            (serde_json::from_str(text).unwrap(), serde_json::from_str(&written).unwrap());
+        let (before, after): (serde_json::Value, serde_json::Value) = (
+            serde_json::from_str(text).unwrap(),
+            serde_json::from_str(&written).unwrap(),
+        );
         assert_eq!(before, after, "{text}");
     }
 }
@@ -28,12 +30,51 @@ fn documents_keep_their_meaning() {
 #[test]
 fn what_is_not_json_is_refused() {
     for text in [
-        "", " ", "{", "[1,]", "{\"a\":1,}", "{a:1}", "'a'", "01", "1.", ".5", "+1", "1e", "NaN", "Infinity", "tru", "nulll", "\"a", "\"\\x\"",
-        "\"\\u12\"", "\"\n\"", "\"\u{1}\"", "[1 2]", "{\"a\" 1}", "1 2", "{}x", "\u{feff}{}", "// c\n{}", "[1/**/]", "-", "{\"a\":1 \"b\":2}",
-        "\u{a0}1", "\"\\u+123\"", "0x10", "1_000", "--1",
+        "",
+        " ",
+        "{",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "'a'",
+        "01",
+        "1.",
+        ".5",
+        "+1",
+        "1e",
+        "NaN",
+        "Infinity",
+        "tru",
+        "nulll",
+        "\"a",
+        "\"\\x\"",
+        "\"\\u12\"",
+        "\"\n\"",
+        "\"\u{1}\"",
+        "[1 2]",
+        "{\"a\" 1}",
+        "1 2",
+        "{}x",
+        "\u{feff}{}",
+        "// c\n{}",
+        "[1/**/]",
+        "-",
+        "{\"a\":1 \"b\":2}",
+        "\u{a0}1",
+        "\"\\u+123\"",
+        "0x10",
+        "1_000",
+        "--1",
     ] {
-        assert!(serde_json::from_str::<serde_json::Value>(text).is_err(), "the other parser takes {text:?}");
-        assert!(matches!(rewritten(text), Err(Fault::Syntax { .. })), "{text:?}: {:?}", rewritten(text));
+        assert!(
+            serde_json::from_str::<serde_json::Value>(text).is_err(),
+            "the other parser takes {text:?}"
+        );
+        assert!(
+            matches!(rewritten(text), Err(Fault::Syntax { .. })),
+            "{text:?}: {:?}",
+            rewritten(text)
+        );
     }
 }
 
@@ -53,10 +94,23 @@ fn duplicate_keys_are_refused_wherever_and_however_they_are_written() {
 
 #[test]
 fn surrogates_and_encodings() {
-    for text in [r#""\ud800""#, r#""\udc00""#, r#""\ud800\u0041""#, r#""\ud800x""#, r#"{"\udfff":1}"#] {
+    for text in [
+        r#""\ud800""#,
+        r#""\udc00""#,
+        r#""\ud800\u0041""#,
+        r#""\ud800x""#,
+        r#"{"\udfff":1}"#,
+    ] {
         assert!(matches!(rewritten(text), Err(Fault::LoneSurrogate { .. })), "{text}");
     }
-    for bytes in [&b"\"\xff\""[..], b"\"\xc0\x80\"", b"\"\xed\xa0\x80\"", b"\xef\xbb\xbf{}", b"{\x00}", b"\"\xf5\x80\x80\x80\""] {
+    for bytes in [
+        &b"\"\xff\""[..],
+        b"\"\xc0\x80\"",
+        b"\"\xed\xa0\x80\"",
+        b"\xef\xbb\xbf{}",
+        b"{\x00}",
+        b"\"\xf5\x80\x80\x80\"",
+    ] {
         assert!(parse(bytes, REQUEST).is_err(), "{bytes:?}");
     }
 }
@@ -72,14 +126,21 @@ fn bounds_hold_at_their_edge() {
     assert!(matches!(rewritten(&long(20_001)), Err(Fault::TooManyItems { .. })));
     let few = Limits { values: 10, ..REQUEST };
     assert!(parse(long(9).as_bytes(), few).is_ok());
-    assert!(matches!(parse(long(10).as_bytes(), few), Err(Fault::TooManyValues { .. })));
+    assert!(matches!(
+        parse(long(10).as_bytes(), few),
+        Err(Fault::TooManyValues { .. })
+    ));
     assert!(rewritten(&"1".repeat(1024)).is_ok());
     assert!(matches!(rewritten(&"1".repeat(1025)), Err(Fault::Syntax { .. })));
 }
 
 #[test]
 fn faults_are_refusals_with_status_400() {
-    for (text, rule) in [(r#"{"a":1,"a":2}"#, "duplicate-key"), ("{", "malformed"), (r#""\ud800""#, "malformed")] {
+    for (text, rule) in [
+        (r#"{"a":1,"a":2}"#, "duplicate-key"),
+        ("{", "malformed"),
+        (r#""\ud800""#, "malformed"),
+    ] {
         let refusal = Refusal::from(parse(text.as_bytes(), REQUEST).unwrap_err());
         assert_eq!((refusal.rule, refusal.status), (rule, 400));
     }

@@ -16,7 +16,9 @@ fn expected(operation: Operation, body: &Value) -> Value {
         Operation::Responses => {
             body.as_object_mut().unwrap().remove("client_metadata");
             for item in body["input"].as_array_mut().unwrap() {
-                item.as_object_mut().unwrap().remove("internal_chat_message_metadata_passthrough");
+                item.as_object_mut()
+                    .unwrap()
+                    .remove("internal_chat_message_metadata_passthrough");
             }
             body["store"] = json!(false);
         }
@@ -72,11 +74,24 @@ fn responses_get_store_false_exactly_once() {
 
 #[test]
 fn numbers_pass_exactly_as_written() {
-    for number in ["0", "-0", "1E400", "1e-7", "0.10000000000000000001", "123456789012345678901234567890", "-1.50"] {
+    for number in [
+        "0",
+        "-0",
+        "1E400",
+        "1e-7",
+        "0.10000000000000000001",
+        "123456789012345678901234567890",
+        "-1.50",
+    ] {
         let body = format!(
             r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"assistant","content":[{{"type":"tool_use","id":"1","name":"t","input":{{"n":{number}}}}}]}}]}}"#
         );
-        assert!(pass(Operation::Messages, &body).unwrap().contains(&format!(r#""n":{number}}}"#)), "{number}");
+        assert!(
+            pass(Operation::Messages, &body)
+                .unwrap()
+                .contains(&format!(r#""n":{number}}}"#)),
+            "{number}"
+        );
     }
 }
 
@@ -93,8 +108,18 @@ fn a_refusal_names_field_rule_line_and_advice() {
     body["tools"][0] = json!({"type": "web_search", "external_web_access": true});
     let refusal = pass(Operation::Responses, &body.to_string()).unwrap_err();
     let message = refusal.message();
-    assert_eq!((refusal.rule, refusal.place.as_str(), refusal.status), ("hosted-tool", "tools[0].type", 400));
-    for part in ["tools[0].type", "`web_search`", "No policy line accepts it", "web_fetch", "picktwo fetch", "web_search=\"disabled\""] {
+    assert_eq!(
+        (refusal.rule, refusal.place.as_str(), refusal.status),
+        ("hosted-tool", "tools[0].type", 400)
+    );
+    for part in [
+        "tools[0].type",
+        "`web_search`",
+        "No policy line accepts it",
+        "web_fetch",
+        "picktwo fetch",
+        "web_search=\"disabled\"",
+    ] {
         assert!(message.contains(part), "{part}: {message}");
     }
 }

@@ -25,8 +25,13 @@ fn events_pass_one_by_one_while_the_upstream_waits() {
     let fake = Fake::new(move |_, socket| {
         socket.write_all(STREAM).unwrap();
         for n in 0..20 {
-            socket.write_all(&chunk(&DELTA.replace("\"a\"", &format!("\"{n}\"")))).unwrap();
-            go.lock().unwrap().recv_timeout(Duration::from_secs(10)).expect("the agent did not get the event");
+            socket
+                .write_all(&chunk(&DELTA.replace("\"a\"", &format!("\"{n}\""))))
+                .unwrap();
+            go.lock()
+                .unwrap()
+                .recv_timeout(Duration::from_secs(10))
+                .expect("the agent did not get the event");
         }
         socket.write_all(b"0\r\n\r\n").is_ok()
     });
@@ -37,7 +42,10 @@ fn events_pass_one_by_one_while_the_upstream_waits() {
     assert_eq!(header(&head, "content-type"), Some("text/event-stream; charset=utf-8"));
     for n in 0..20 {
         let event = read_chunk(&mut agent).unwrap();
-        assert_eq!(String::from_utf8(event).unwrap(), DELTA.replace("\"a\"", &format!("\"{n}\"")));
+        assert_eq!(
+            String::from_utf8(event).unwrap(),
+            DELTA.replace("\"a\"", &format!("\"{n}\""))
+        );
         seen.send(()).unwrap();
     }
     assert_eq!(read_chunk(&mut agent), None);
@@ -56,7 +64,10 @@ fn through(path: &str, request: &str, stream: &'static str, close: bool) -> (Str
         socket.write_all(&chunk(stream)).unwrap();
         !close && socket.write_all(b"0\r\n\r\n").is_ok()
     });
-    let limits = Limits { silence: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits {
+        silence: Duration::from_millis(500),
+        ..Limits::default()
+    };
     let harness = Harness::with(start(fake.address), limits, fake.address);
     let (status, _, body) = harness.call(path, "", request);
     assert_eq!(status, 200);
@@ -67,15 +78,46 @@ fn through(path: &str, request: &str, stream: &'static str, close: bool) -> (Str
 fn a_hosted_result_cuts_the_stream_and_is_told() {
     let gemini = "/v1beta/models/g:streamGenerateContent?alt=sse";
     for (path, request, stream, end) in [
-        (MESSAGES, request(), "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"server_tool_use\",\"input\":{}}}\n\n", "event: error\ndata: {\"type\":\"error\""),
-        ("/v1/responses", bodies::codex().to_string(), "event: x\ndata: {\"type\":\"response.web_search_call.searching\"}\n\n", "event: response.failed\n"),
-        ("/v1/responses", bodies::codex().to_string(), "data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"mcp_call\"}}\n\n", "\"code\":\"invalid_prompt\""),
-        ("/v1/chat/completions", bodies::chat().to_string(), "data: {\"choices\":[{\"delta\":{\"annotations\":[{\"type\":\"url_citation\"}]}}]}\n\n", "data: {\"error\":{\"message\""),
-        (gemini, bodies::gemini().to_string(), "data: {\"candidates\":[{\"content\":{\"parts\":[{\"executableCode\":{\"code\":\"x\"}}]}}]}\r\n\r\n", "data: {\"error\":{\"code\":400"),
+        (
+            MESSAGES,
+            request(),
+            "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"server_tool_use\",\"input\":{}}}\n\n",
+            "event: error\ndata: {\"type\":\"error\"",
+        ),
+        (
+            "/v1/responses",
+            bodies::codex().to_string(),
+            "event: x\ndata: {\"type\":\"response.web_search_call.searching\"}\n\n",
+            "event: response.failed\n",
+        ),
+        (
+            "/v1/responses",
+            bodies::codex().to_string(),
+            "data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"mcp_call\"}}\n\n",
+            "\"code\":\"invalid_prompt\"",
+        ),
+        (
+            "/v1/chat/completions",
+            bodies::chat().to_string(),
+            "data: {\"choices\":[{\"delta\":{\"annotations\":[{\"type\":\"url_citation\"}]}}]}\n\n",
+            "data: {\"error\":{\"message\"",
+        ),
+        (
+            gemini,
+            bodies::gemini().to_string(),
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"executableCode\":{\"code\":\"x\"}}]}}]}\r\n\r\n",
+            "data: {\"error\":{\"code\":400",
+        ),
     ] {
         let (body, event) = through(path, &request, stream, false);
-        assert!(!body.contains(stream.trim()) && body.contains(end) && body.ends_with("\n\n"), "{body}");
-        assert!(matches!(event, FromGateway::Refused { ref rule, .. } if rule == "hosted-result"), "{event:?}");
+        assert!(
+            !body.contains(stream.trim()) && body.contains(end) && body.ends_with("\n\n"),
+            "{body}"
+        );
+        assert!(
+            matches!(event, FromGateway::Refused { ref rule, .. } if rule == "hosted-result"),
+            "{event:?}"
+        );
     }
 }
 
@@ -97,9 +139,18 @@ fn broken_streams_end_with_an_error_event() {
         ("<html>\n\n", false, "not one of an event stream"),
     ] {
         let (body, _) = through(MESSAGES, &request(), stream, close);
-        assert!(body.contains("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"") && body.contains(part), "{body}");
+        assert!(
+            body.contains("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"")
+                && body.contains(part),
+            "{body}"
+        );
     }
-    let (body, event) = through(MESSAGES, &request(), concat!("data: {\"type\":\"x\",\"text\":\"", "sk-real-key-0123456789", "\"}\n\n"), false);
+    let (body, event) = through(
+        MESSAGES,
+        &request(),
+        concat!("data: {\"type\":\"x\",\"text\":\"", "sk-real-key-0123456789", "\"}\n\n"),
+        false,
+    );
     assert!(!body.contains(KEY) && body.contains("model key"), "{body}");
     assert!(matches!(event, FromGateway::Refused { ref rule, .. } if rule == "key-echo"));
 }
@@ -111,7 +162,10 @@ fn a_silent_stream_is_given_up() {
         socket.write_all(&chunk(DELTA)).unwrap();
         socket.read(&mut [0]).is_err()
     });
-    let limits = Limits { silence: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits {
+        silence: Duration::from_millis(200),
+        ..Limits::default()
+    };
     let harness = Harness::with(start(fake.address), limits, fake.address);
     let (_, _, body) = harness.call(MESSAGES, "", &request());
     assert!(body.starts_with(DELTA) && body.contains("was silent for"), "{body}");
@@ -125,7 +179,10 @@ fn an_endless_stream_is_cut() {
         while socket.write_all(&events).is_ok() {}
         false
     });
-    let limits = Limits { stream: 8 << 20, ..Limits::default() };
+    let limits = Limits {
+        stream: 8 << 20,
+        ..Limits::default()
+    };
     let harness = Harness::with(start(fake.address), limits, fake.address);
     let mut agent = harness.agent();
     send(&mut agent, MESSAGES, "", &request());
@@ -156,7 +213,8 @@ fn an_agent_that_leaves_ends_the_call() {
     send(&mut agent, MESSAGES, "", &request());
     read_head(&mut agent).unwrap();
     drop(agent);
-    wait.recv_timeout(Duration::from_secs(10)).expect("the upstream still sends");
+    wait.recv_timeout(Duration::from_secs(10))
+        .expect("the upstream still sends");
     assert!(matches!(harness.event(), FromGateway::Call { status: 200, .. }));
 }
 
@@ -179,7 +237,9 @@ fn events_are_cut_the_same_wherever_the_pieces_end() {
             assert_eq!(out, stream.as_bytes(), "{size}");
         }
     }
-    let bad = format!("{DELTA}data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"mcp_tool_use\"}}}}\n\n{DELTA}");
+    let bad = format!(
+        "{DELTA}data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"mcp_tool_use\"}}}}\n\n{DELTA}"
+    );
     for size in 1..bad.len() {
         let mut events = Events::new(Protocol::Anthropic, KEY);
         let result = bad.as_bytes().chunks(size).try_for_each(|piece| {

@@ -23,7 +23,10 @@ fn server() -> SocketAddr {
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![CertificateDer::from_slice(LEAF)], PrivateKeyDer::try_from(LEAF_KEY).unwrap())
+        .with_single_cert(
+            vec![CertificateDer::from_slice(LEAF)],
+            PrivateKeyDer::try_from(LEAF_KEY).unwrap(),
+        )
         .unwrap();
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -39,7 +42,9 @@ fn server() -> SocketAddr {
                     got.extend_from_slice(&block[..n]);
                     if got.ends_with(b"]}") {
                         got.clear();
-                        stream.write_all(whole("200 OK", "application/json", r#"{"content":[]}"#).as_bytes()).unwrap();
+                        stream
+                            .write_all(whole("200 OK", "application/json", r#"{"content":[]}"#).as_bytes())
+                            .unwrap();
                         stream.flush().unwrap();
                     }
                 }
@@ -60,7 +65,11 @@ fn https(name: &str, roots: Vec<Vec<u8>>, address: SocketAddr) -> GatewayStart {
 #[test]
 fn a_root_of_the_policy_is_trusted_and_connections_are_kept() {
     let address = server();
-    let harness = Harness::with(https("model.test", vec![ROOT.to_vec()], address), Limits::default(), address);
+    let harness = Harness::with(
+        https("model.test", vec![ROOT.to_vec()], address),
+        Limits::default(),
+        address,
+    );
     let mut agent = harness.agent();
     for _ in 0..5 {
         assert_eq!(call(&mut agent, "/v1/messages", "", SMALL).0, 200);
@@ -78,7 +87,11 @@ fn other_certificates_are_refused_for_good() {
     ] {
         let harness = Harness::with(https(name, roots, address), Limits::default(), address);
         let (status, head, text) = harness.call("/v1/messages", "", SMALL);
-        assert_eq!((status, header(&head, "x-should-retry")), (502, Some("false")), "{text}");
+        assert_eq!(
+            (status, header(&head, "x-should-retry")),
+            (502, Some("false")),
+            "{text}"
+        );
         assert!(text.contains(part), "{text}");
     }
 }
@@ -89,7 +102,9 @@ fn an_upstream_without_tls_is_a_clear_502() {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        socket.write_all(whole("400 Bad Request", "text/plain", "no TLS here").as_bytes()).unwrap();
+        socket
+            .write_all(whole("400 Bad Request", "text/plain", "no TLS here").as_bytes())
+            .unwrap();
     });
     let harness = Harness::with(https("model.test", vec![], address), Limits::default(), address);
     let (status, _, text) = harness.call("/v1/messages", "", SMALL);
