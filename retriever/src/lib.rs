@@ -8,4 +8,10 @@ pub mod distil;
 pub mod extract;
 pub mod fetch;
 pub mod filter;
+mod probes;
 pub mod render;
+mod role;
+
+pub use filter::check;
+pub use render::render;
+pub use role::main_role;

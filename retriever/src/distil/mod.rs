@@ -272,4 +272,6 @@ fn flags(document: &Document, page: &Page, question: Option<&str>, answer: &Answ
 }
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod tests;

@@ -195,4 +195,6 @@ fn flatten(document: &dom_query::Document) {
 }
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod tests;

@@ -196,8 +196,13 @@ pub(crate) fn classify(error: &reqwest::Error, host: &str, limits: &Limits) -> F
             return FetchError::Tls { host, reason: tls.to_string() };
         }
         if let Some(io) = e.downcast_ref::<std::io::Error>() {
-            if let Some(tls) = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                return FetchError::Tls { host, reason: tls.to_string() };
+            // `source` of an I/O error skips the error it was made of.
+            let mut inner = io.get_ref();
+            while let Some(e) = inner {
+                if let Some(tls) = e.downcast_ref::<rustls::Error>() {
+                    return FetchError::Tls { host, reason: tls.to_string() };
+                }
+                inner = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
             }
             if error.is_connect() && io.kind() == std::io::ErrorKind::PermissionDenied {
                 return FetchError::RefusedAddress { host };
