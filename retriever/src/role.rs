@@ -217,8 +217,10 @@ impl Hops for Launcher<'_> {
 /// Waits for one message without keeping the event loop from other work.
 async fn receive<T: DeserializeOwned>(channel: &Channel) -> Result<T, End> {
     let mut bytes = Vec::new();
-    // Registered anew for each message, so that one which is already there is seen.
-    let ready: AsyncFd<BorrowedFd<'_>> = AsyncFd::register_with_interest(channel.as_fd(), Interest::READABLE).map_err(End::Events)?;
+    // Registered anew for each message, so that one which is already there is seen. The safe constructor is deprecated for
+    // owners that may close their descriptor; a borrowed one stays open here.
+    #[allow(deprecated)]
+    let ready: AsyncFd<BorrowedFd<'_>> = AsyncFd::with_interest(channel.as_fd(), Interest::READABLE).map_err(End::Events)?;
     loop {
         let mut guard = ready.readable().await.map_err(End::Events)?;
         match channel.try_recv(&mut bytes) {
