@@ -76,7 +76,9 @@ impl Grants {
                 None => None,
                 Some(rule) => {
                     let (_, identity) = bare.object(self)?;
-                    if !self.guard.was_created(&identity) {
+                    // An empty directory that could be made again as well may go.
+                    let empty = flags & libc::AT_REMOVEDIR != 0 && rule.kind.may_mkdir();
+                    if !empty && !self.guard.was_created(&identity) {
                         return Err(self.refused(call, place, PROTECTED, &rule.name));
                     }
                     Some(identity)

@@ -5,7 +5,7 @@
 //! - a rename or a hard link of a lock file (`config.lock` → `config`): the source is read, vetted, and written anew;
 //! - a direct write (`git worktree add`, libgit2): the caller writes to a memory file; once nobody has that open for writing any
 //!   more, which a read lease tells, its content is sealed, vetted and written to the real file. This happens before the
-//!   session's next granted call is decided, and within a millisecond or so if there is none.
+//!   session's next granted call is decided, and within a fraction of a millisecond if there is none.
 
 use super::guard::PROTECTED;
 use super::open::How;
@@ -27,7 +27,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often a staged content is looked at if the session makes no granted call.
-const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_micros(200);
+/// What `git worktree add` writes.
+const COMMONDIR: &[u8] = b"../..\n";
 /// At most this many contents are staged at a time.
 const MAX_STAGED: usize = 64;
 
@@ -55,7 +57,7 @@ impl Grants {
             return Err(refuse("is no ordinary file of one name"));
         }
         let names = place.names();
-        if rule.kind == Kind::Commondir && gitconfig::vet_commondir(b"../..", &names[..names.len() - 1]).is_err() {
+        if rule.kind == Kind::Commondir && gitconfig::vet_commondir(COMMONDIR, &names[..names.len() - 1]).is_err() {
             return Err(refuse("has no place here"));
         }
         if self.staged.count.load(Ordering::Acquire) >= MAX_STAGED {
@@ -70,6 +72,10 @@ impl Grants {
             call.assume_umask()?;
             let fd = place.open(self, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, how.mode & 0o666)?;
             self.guard.mark_created(&sys::fstat(fd.as_fd())?);
+            // Only one content is ever accepted, and git reads it back before its next granted call.
+            if rule.kind == Kind::Commondir {
+                File::from(fd).write_all(COMMONDIR).map_err(|_| Errno::ENOSPC)?;
+            }
         }
         let memory = memfd_create(c"picktwo-vetted", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         if how.flags & libc::O_TRUNC == 0 {

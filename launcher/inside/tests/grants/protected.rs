@@ -74,7 +74,7 @@ fn every_way_to_a_protected_path_is_refused() {
                 s.refused(path, open(&format!("/proc/self/fd/{fd}"), O_WRONLY, 0), NO);
             }
         }
-        s.refused("rmdir", path1(SYS_rmdir, ".claude", &[]), NO);
+        s.refused("rmdir", path1(SYS_rmdir, ".claude", &[]), Errno::ENOTEMPTY);
         s.refused("config, a directory link away", path2(SYS_rename, "f", "hooks-link/pre-commit"), NO);
         s.refused("alias", open("alias", O_WRONLY, 0), NO);
         s.refused("alias, emptied", open("alias", O_WRONLY | O_TRUNC, 0), NO);
@@ -219,7 +219,7 @@ fn pointers_to_git_directories_are_vetted() {
         s.granted("bad commondir", write_file(".git/worktrees/wt/commondir", NEW, "/tmp\n"));
         s.granted("settle", write_file("x", NEW, ""));
         s.equal("good gitfile", fs::read_to_string("wt/.git").ok(), Some(format!("gitdir: {w}/.git/worktrees/wt\n")));
-        s.equal("bad commondir", fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(), Some(""));
+        s.equal("bad commondir", fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(), Some("../..\n"));
         s.granted("good commondir", write_file(".git/worktrees/wt/commondir", NEW, "../..\n"));
         s.granted("settle", write_file("x", NEW, ""));
         s.equal("good commondir", fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(), Some("../..\n"));

@@ -18,7 +18,7 @@ fn same(script: &str) {
     scene.run(|s| drop(s.works(&script)));
     let listing = |dir: &std::path::Path| {
         let find = "find . -path ./.git/index -prune -o -path '*/index' -prune -o -path '*/logs/*' -prune -o -printf '%y %m %p %l\\n' | sort; \
-            find . -type f ! -name index ! -path '*/logs/*' ! -name '*.pack' ! -name '*.idx' ! -name '*.rev' ! -name config ! -name gitdir ! -name .git -exec sha256sum {} + | sort -k2";
+            find . -type f ! -name index ! -path '*/logs/*' ! -name '*.pack' ! -name '*.idx' ! -name '*.rev' ! -name '*.mtimes' ! -name config ! -name gitdir ! -name .git -exec sha256sum {} + | sort -k2";
         let out = Command::new("/bin/sh").arg("-c").arg(find).current_dir(dir).output().unwrap();
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
@@ -56,7 +56,7 @@ fn archives_copies_and_editors() {
          tar cf a.tar s; mkdir x; tar xf a.tar -C x; cp -a s c; cp -al s cl; install -m 755 s/d/f1 i; sed -i s/1/one/ s/d/f1; \
          perl -pi -e 's/2/two/' s/d/f2; mv s/d/f4 s/moved; rm -rf c/d; touch -d '2001-01-01' t; chmod -R g-w x; mkfifo p; rm p; \
          (umask 077; echo u > u); set -o noclobber; echo a > n; (echo b > n) 2>/dev/null || echo refused > n2; set +o noclobber; echo o > /dev/stdout; \
-         diff -u s/d/f1 s/d/f5 > patch.txt || true; mkdir q; cd q; echo deep > '../x/ü'; cd ..; rmdir q; dd if=/dev/zero of=z bs=1k count=3 2>/dev/null; truncate -s 10 z; \
+         diff -u --label a --label b s/d/f1 s/d/f5 > patch.txt || true; mkdir q; cd q; echo deep > '../x/ü'; cd ..; rmdir q; dd if=/dev/zero of=z bs=1k count=3 2>/dev/null; truncate -s 10 z; \
          test -w z; ls > listing; rm a.tar",
     );
 }
