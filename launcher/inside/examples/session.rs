@@ -1,16 +1,18 @@
 //! Runs a command in a session's view, with the workspace read-only and nothing granted: to try tools, and for the tests.
 //!
-//! `session [--workspace DIR] [--home DIR] [--ro PATH]… [--keep-signal N] [--steps] -- CMD…`
-//! `--home` is the private home's directory (default: a new one below the temporary directory, removed at the end).
+//! `session [--workspace DIR] [--home DIR] [--ro PATH]… [--keep-signal N] [--inode N] [--steps] [--sockets] -- CMD…`
+//! `--inode` states another inode number of the workspace than it has, as if it had been swapped. `--home` is the private home's directory (default: a new one below the temporary directory, removed at the end).
 
 use picktwo_confine::filters::Grants;
 use picktwo_confine::landlock::{self, Access, Rights};
 use picktwo_confine::notify::Listener;
-use picktwo_confine::{Errno, Role, limits, process};
+use picktwo_confine::{Errno, Role, limits, process, sys};
+use picktwo_inside::socket_request::{SocketReply, SocketRequest};
 use picktwo_inside::view::toolchains::{self, Search};
-use picktwo_inside::view::{Identity, Plan, ReadOnly, Sizes};
+use picktwo_inside::view::{Identity, Inode, Plan, ReadOnly, Sizes};
 use picktwo_inside::{agent, init};
 use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,7 +22,9 @@ struct Options {
     home: Option<PathBuf>,
     read_only: Vec<PathBuf>,
     ignored: Vec<i32>,
+    inode: Option<u64>,
     steps: bool,
+    sockets: bool,
     command: Vec<OsString>,
 }
 
@@ -31,7 +35,9 @@ fn options() -> Options {
         home: None,
         read_only: vec![],
         ignored: vec![],
+        inode: None,
         steps: false,
+        sockets: false,
         command: vec![],
     };
     while let Some(arg) = args.next() {
@@ -43,6 +49,8 @@ fn options() -> Options {
             Some("--keep-signal") => options
                 .ignored
                 .push(value().to_str().and_then(|v| v.parse().ok()).expect("a number")),
+            Some("--inode") => options.inode = value().to_str().and_then(|v| v.parse().ok()),
+            Some("--sockets") => options.sockets = true,
             Some("--steps") => options.steps = true,
             Some("--") => break,
             _ => panic!("unknown option {arg:?}"),
@@ -105,7 +113,10 @@ fn plan(options: &Options, private_home: &Path) -> Plan {
             home,
             shell: user.shell,
         },
-        roots: vec![ReadOnly::new(workspace)],
+        roots: vec![ReadOnly {
+            path: workspace,
+            inode: options.inode.map(|ino| Inode { dev: 0, ino }),
+        }],
         read_only: shown.into_iter().map(ReadOnly::new).collect(),
         files: vec![],
         private_home: private_home.canonicalize().expect("a private home"),
@@ -124,8 +135,18 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
     let planned = started.elapsed();
     let session = init::start(&plan, process::own_executable()?)?.ready()?;
     let ready = started.elapsed();
-    let everything = Access::none().path(Rights::Write, Path::new("/"))?.allow_unix_connect();
-    landlock::restrict(agent::allow_session(everything, session.root.try_clone()?))?;
+    if let Some((port, _)) = &session.gateway
+        && options.sockets
+    {
+        let answer = std::net::TcpStream::connect(("127.0.0.1", *port))
+            .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)));
+        let _ = HOST_ANSWER.set(answer.map_or_else(|errno| format!("{errno:?}"), |_| "ok".into()));
+    }
+    let everything = Access::none()
+        .path(Rights::Write, Path::new("/"))?
+        .allow_unix_connect()
+        .allow_signals();
+    landlock::restrict(agent::allow_session(everything, session.root.try_clone()?)?)?;
     let command = agent::Command {
         argv: options.command.clone(),
         env: std::env::vars_os().collect(),
@@ -144,6 +165,9 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
     let agent_ready = started.elapsed();
     session.locked()?;
     let locked = started.elapsed();
+    if options.sockets {
+        sockets(&session)?;
+    }
     let _ = listener.sync_wake_up();
     std::thread::spawn(move || serve(&listener));
     let child = prepared.go()?;
@@ -157,6 +181,75 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
     }
     Ok(u8::try_from(child.wait()?.code()).unwrap_or(u8::MAX))
 }
+
+/// Asks the init for what it can do, and says what came of it.
+fn sockets(session: &init::Namespaces) -> Result<(), Box<dyn std::error::Error>> {
+    let ask = |message: &[u8], fds: &[BorrowedFd<'_>]| -> Result<(i32, Vec<OwnedFd>), Box<dyn std::error::Error>> {
+        session.channel.send(message, fds)?;
+        let mut reply = Vec::new();
+        let fds = session.channel.recv(&mut reply)?.ok_or("the init has ended")?;
+        Ok((picktwo_wire::decode::<SocketReply>(&reply)?.errno, fds))
+    };
+    let say = |what: &str, errno: i32| match errno {
+        0 => println!("{what}: ok"),
+        errno => println!("{what}: {:?}", Errno::from_raw(errno)),
+    };
+    let address = |host: [u8; 4], port: u16| {
+        let mut address = vec![0u8; 16];
+        address[..2].copy_from_slice(&2u16.to_ne_bytes());
+        address[2..4].copy_from_slice(&port.to_be_bytes());
+        address[4..8].copy_from_slice(&host);
+        address
+    };
+    let encode = |request: &SocketRequest| picktwo_wire::encode(request);
+    const STREAM_NONBLOCK: i32 = 1 | 0o4000;
+    let (port, listener) = session.gateway.as_ref().ok_or("no gateway")?;
+    let stream = encode(&SocketRequest::Socket {
+        domain: 2,
+        kind: STREAM_NONBLOCK,
+        protocol: 0,
+    })?;
+
+    let (_, made) = ask(&stream, &[])?;
+    let gateway = encode(&SocketRequest::Connect {
+        address: address([127, 0, 0, 1], *port),
+    })?;
+    let (errno, _) = ask(&gateway, &[made[0].as_fd()])?;
+    // A connection in progress is an answer of a socket that does not wait; on a loopback it is complete at once.
+    let accepted = sys::accept(listener.as_fd(), 0);
+    let reached = matches!(Errno::from_raw(errno), Errno::EINPROGRESS) || errno == 0;
+    say(
+        "gateway reached from inside",
+        accepted.err().map_or(if reached { 0 } else { errno }, |e| e as i32),
+    );
+
+    // Tried before this process restricted itself.
+    println!(
+        "gateway's port on the host: {}",
+        HOST_ANSWER.get().map_or("untried", String::as_str)
+    );
+
+    let (_, made) = ask(&stream, &[])?;
+    let away = encode(&SocketRequest::Connect {
+        address: address([192, 0, 2, 1], 9),
+    })?;
+    say("no route to elsewhere", ask(&away, &[made[0].as_fd()])?.0);
+    let bind = encode(&SocketRequest::Bind {
+        address: address([127, 0, 0, 1], 0),
+    })?;
+    let (_, made) = ask(&stream, &[])?;
+    say("bound in the session", ask(&bind, &[made[0].as_fd()])?.0);
+    let unix = encode(&SocketRequest::Socket {
+        domain: 1,
+        kind: 1,
+        protocol: 0,
+    })?;
+    say("unix socket", ask(&unix, &[])?.0);
+    say("nonsense", ask(b"nonsense", &[])?.0);
+    Ok(())
+}
+
+static HOST_ANSWER: std::sync::OnceLock<String> = std::sync::OnceLock::new();
 
 /// Grants nothing: what the kernel refuses by itself is left to it, sockets are refused.
 fn serve(listener: &Listener) {

@@ -11,16 +11,19 @@
 mod child;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::SFlag;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::filters::Grants;
 use picktwo_confine::landlock::{Access, Rights};
 use picktwo_confine::namespace::{self, NamespaceFds};
 use picktwo_confine::notify::Listener;
 use picktwo_confine::process::{self, Child};
+use picktwo_confine::sys;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// What is started, and as what.
@@ -143,10 +146,38 @@ pub struct Prepared {
 }
 
 /// Adds to the launcher's own Landlock access what its session's command needs, since the command's rights can only be a part
-/// of the launcher's: everything in the session's view, whose host part is on read-only mounts. `root` is the session's root
-/// ([`crate::init::Namespaces::root`]).
-pub fn allow_session(access: Access, root: OwnedFd) -> Access {
-    access.fd(Rights::Write, root, Path::new("the session's root"))
+/// of the launcher's: everything in the session's view, whose host part is on read-only mounts, and the files that are its
+/// input and output. `root` is the session's root ([`crate::init::Namespaces::root`]).
+///
+/// Let the launcher's access also allow signals out of its domain: the init was started before it, and the signal that ends
+/// the init with the launcher counts as the launcher's.
+///
+/// # Errors
+/// A standard descriptor that cannot be duplicated.
+pub fn allow_session(access: Access, root: OwnedFd) -> Result<Access, picktwo_confine::Error> {
+    allow_streams(access.fd(Rights::Write, root, Path::new("the session's root")))
+}
+
+/// Allows to open the files behind the standard descriptors by name again (`/dev/stdout`), as far as they are open: where the
+/// person redirected them, they lie outside of the view. Pipes need no rule, terminals have theirs.
+fn allow_streams(mut access: Access) -> Result<Access, picktwo_confine::Error> {
+    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    for fd in [input.as_fd(), output.as_fd(), errors.as_fd()] {
+        let (Ok(what), Ok(flags)) = (sys::fstat(fd), sys::status_flags(fd)) else {
+            continue;
+        };
+        if SFlag::from_bits_truncate(what.kind()) != SFlag::S_IFREG {
+            continue;
+        }
+        let reads = flags & OFlag::O_ACCMODE.bits() == OFlag::O_RDONLY.bits();
+        let rights = if reads { Rights::Read } else { Rights::Device };
+        let copy = sys::duplicate_above(fd, 3).map_err(|errno| picktwo_confine::Error::Duplicate {
+            fd: fd.as_raw_fd(),
+            errno,
+        })?;
+        access = access.fd(rights, copy, Path::new("a redirected standard descriptor"));
+    }
+    Ok(access)
 }
 
 /// Makes the command's process and waits until it is ready to execute. The listener is where its granted calls arrive:

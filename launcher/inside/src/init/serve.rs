@@ -67,6 +67,7 @@ fn lock(channel: &Channel) -> picktwo_confine::Result<bool> {
         return Ok(false);
     }
     process::set_dumpable(false)?;
+    process::set_name(Role::Init.title())?;
     // The kernel reaps what is handed to process 1, without any call of ours.
     sys::signal_ignore(Signal::SIGCHLD as i32).map_err(|errno| picktwo_confine::Error::ProcessControl {
         option: "SIGCHLD",

@@ -63,7 +63,8 @@ impl Tree {
     /// A directory of the view; it and its parents are made where they are missing.
     pub(crate) fn directory(&self, path: &Path, mode: u32) -> Result<OwnedFd, Error> {
         match self.look(path, DIRECTORY) {
-            Err(Errno::ENOENT) => {}
+            // A link as the last component is no directory either: the walk below tells.
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(Errno::ELOOP) => return Err(Error::LinkInTheWay(path.into())),
             other => return other.map_err(|errno| Error::Directory(path.into(), errno)),
         }
