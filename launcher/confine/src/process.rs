@@ -298,11 +298,11 @@ fn raw_clone(flags: u64, what: &str, work: impl FnOnce() -> u8) -> Result<Child>
     let rc = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &mut pidfd as *mut RawFd, 0, 0) };
     match parent_of(rc, what)? {
         0 => run_child(work),
-        // SAFETY: the kernel made this descriptor for us; it belongs to nobody else.
-        pid => Ok(Child {
-            pid,
-            pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
-        }),
+        pid => {
+            // SAFETY: the kernel made this descriptor for us; it belongs to nobody else.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Child { pid, pidfd })
+        }
     }
 }
 
