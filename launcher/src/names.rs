@@ -26,10 +26,14 @@ pub(crate) const SESSION_JSON: &str = "session.json";
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 /// Distilled answers of a session, in its directory.
 pub(crate) const RETRIEVALS: &str = "retrievals";
+/// The sessions, in the state directory.
+pub(crate) const SESSIONS: &str = "sessions";
 /// The ledger, in the state directory.
 pub(crate) const LEDGER: &str = "ledger.jsonl";
 /// The project's policy, at the workspace's root.
 pub(crate) const PROJECT_POLICY: &str = ".picktwo.toml";
+/// The profile name that records give to retrievals outside a session.
+pub(crate) const FETCH_PROFILE: &str = "fetch";
 /// The machine's policy.
 pub(crate) const SYSTEM_POLICY: &str = "/etc/picktwo/policy.toml";
 
@@ -78,5 +82,5 @@ pub(crate) fn user_policy() -> Result<PathBuf, NoHome> {
 
 /// One directory per session.
 pub(crate) fn sessions_dir() -> Result<PathBuf, NoHome> {
-    Ok(state_dir()?.join("sessions"))
+    Ok(state_dir()?.join(SESSIONS))
 }

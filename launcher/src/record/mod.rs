@@ -102,8 +102,11 @@ impl Record {
     /// # Errors
     /// If directory, audit or ledger cannot be made or opened.
     pub(crate) fn create(id: &str) -> Result<Self, RecordError> {
-        let state = names::state_dir().map_err(RecordError::NoHome)?;
-        let dir = names::sessions_dir().map_err(RecordError::NoHome)?.join(id);
+        Self::create_in(&names::state_dir().map_err(RecordError::NoHome)?, id)
+    }
+
+    fn create_in(state: &Path, id: &str) -> Result<Self, RecordError> {
+        let dir = state.join(names::SESSIONS).join(id);
         make_private_dir(&dir.join(names::RETRIEVALS))?;
         let open = |path: &Path| {
             File::options().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed("open", path))
@@ -216,3 +219,6 @@ impl Record {
         result.map_err(failed("write", &path))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,10 @@
 use super::chain::{self, Body, Fault};
 use super::{Anchor, Event, RecordError, failed};
 use crate::names;
+use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One session in a list.
 #[derive(Clone, Debug, Serialize)]
@@ -45,8 +46,12 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, RecordError> {
     }
 }
 
-fn session_ids() -> Result<Vec<String>, RecordError> {
-    let dir = names::sessions_dir().map_err(RecordError::NoHome)?;
+fn state() -> Result<PathBuf, RecordError> {
+    names::state_dir().map_err(RecordError::NoHome)
+}
+
+fn session_ids(state: &Path) -> Result<Vec<String>, RecordError> {
+    let dir = state.join(names::SESSIONS);
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -63,8 +68,8 @@ fn session_ids() -> Result<Vec<String>, RecordError> {
     Ok(ids)
 }
 
-fn audit_of(id: &str) -> Result<Option<chain::Read<Event>>, RecordError> {
-    let path = names::sessions_dir().map_err(RecordError::NoHome)?.join(id).join(names::AUDIT);
+fn audit_of(state: &Path, id: &str) -> Result<Option<chain::Read<Event>>, RecordError> {
+    let path = state.join(names::SESSIONS).join(id).join(names::AUDIT);
     Ok(read_file(&path)?.map(|text| chain::read(&text)))
 }
 
@@ -73,9 +78,10 @@ fn audit_of(id: &str) -> Result<Option<chain::Read<Event>>, RecordError> {
 /// # Errors
 /// If a directory or file cannot be read.
 pub(crate) fn list() -> Result<Vec<Summary>, RecordError> {
+    let state = state()?;
     let mut sessions = Vec::new();
-    for id in session_ids()? {
-        let Some(read) = audit_of(&id)? else { continue };
+    for id in session_ids(&state)? {
+        let Some(read) = audit_of(&state, &id)? else { continue };
         let mut summary = Summary {
             id,
             started: String::new(),
@@ -106,7 +112,7 @@ pub(crate) fn list() -> Result<Vec<Summary>, RecordError> {
 /// # Errors
 /// A sentence for the person.
 pub(crate) fn find(id: &str) -> Result<String, String> {
-    let ids = session_ids().map_err(|e| e.to_string())?;
+    let ids = state().and_then(|s| session_ids(&s)).map_err(|e| e.to_string())?;
     if ids.iter().any(|i| i == id) {
         return Ok(id.to_owned());
     }
@@ -124,7 +130,7 @@ pub(crate) fn find(id: &str) -> Result<String, String> {
 /// If the audit cannot be read.
 pub(crate) fn show(id: &str) -> Result<(Vec<Body<Event>>, Option<Fault>), String> {
     let id = find(id)?;
-    let read = audit_of(&id).map_err(|e| e.to_string())?.ok_or_else(|| format!("session {id} has no audit"))?;
+    let read = state().and_then(|s| audit_of(&s, &id)).map_err(|e| e.to_string())?.ok_or_else(|| format!("session {id} has no audit"))?;
     Ok((read.lines.into_iter().map(|(body, _)| body).collect(), read.fault))
 }
 
@@ -133,16 +139,29 @@ pub(crate) fn show(id: &str) -> Result<(Vec<Body<Event>>, Option<Fault>), String
 /// # Errors
 /// If a file cannot be read: that is not a verdict.
 pub(crate) fn verify(only: Option<&str>) -> Result<Vec<Finding>, RecordError> {
-    let path = names::state_dir().map_err(RecordError::NoHome)?.join(names::LEDGER);
+    verify_in(&state()?, only)
+}
+
+pub(super) fn verify_in(state: &Path, only: Option<&str>) -> Result<Vec<Finding>, RecordError> {
+    let path = state.join(names::LEDGER);
+    // Held until the audits are read: a session that runs cannot get further ahead of the ledger than the one line it is at.
+    let _lock = match std::fs::File::open(&path) {
+        Ok(file) => {
+            let lock = Flock::lock(file, FlockArg::LockShared);
+            Some(lock.map_err(|(_, e)| failed("lock", &path)(e.into()))?)
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => return Err(failed("open", &path)(e)),
+    };
     let ledger = chain::read::<Anchor>(&read_file(&path)?.unwrap_or_default());
     let mut anchored: BTreeMap<&str, &Anchor> = BTreeMap::new();
     for (body, _) in &ledger.lines {
         anchored.insert(&body.event.session, &body.event);
     }
     let mut findings = Vec::new();
-    let ids = session_ids()?;
+    let ids = session_ids(state)?;
     for id in ids.iter().filter(|id| only.is_none_or(|o| o == id.as_str())) {
-        findings.push(check(id, audit_of(id)?, anchored.get(id.as_str()).copied(), ledger.fault.is_some()));
+        findings.push(check(id, audit_of(state, id)?, anchored.get(id.as_str()).copied(), ledger.fault.is_some()));
     }
     for (id, anchor) in anchored.iter().filter(|(id, _)| only.is_none_or(|o| o == **id)) {
         if !ids.iter().any(|i| i == id) {
