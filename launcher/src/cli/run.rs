@@ -1,0 +1,93 @@
+//! `picktwo run`: a command in a session.
+
+use super::output::{self, Paint};
+use crate::session::plan::{Plan, Wish};
+use crate::session::start::{self, Status};
+use crate::session::wait;
+use picktwo_wire::control::Mode;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs a command in a session.
+///
+/// The command sees the system's programs, its workspace, and a private HOME; it has no network but its model's gateway, and it
+/// changes nothing in the workspace until you allow it (`picktwo mode SESSION edit`, or --edit from the start). Profiles for
+/// known agents are chosen by the command's name.
+///
+/// The exit code is the command's; 125 if picktwo itself failed, 126 or 127 if the command cannot be run or found.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Start in edit mode: the agent may change the workspace, except protected paths
+    #[arg(long)]
+    edit: bool,
+    /// A built-in profile (claude, codex, generic), or a profile file that ends in .toml
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<String>,
+    /// A policy file, read after the user's own
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// The directory the agent works in; the current one if not given
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// A further path the agent may read
+    #[arg(long, value_name = "PATH")]
+    ro: Vec<PathBuf>,
+    /// A further directory the agent may change in edit mode
+    #[arg(long, value_name = "DIR")]
+    rw: Vec<PathBuf>,
+    /// Write what becomes of the session to this open descriptor, one JSON object per line
+    #[arg(long, value_name = "FD")]
+    json_status: Option<i32>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn main(args: Args) -> ExitCode {
+    let status = match args.json_status {
+        None => Status::none(),
+        Some(number) => match picktwo_confine::sys::take_fd(number) {
+            Some(fd) => Status::to(fd),
+            None => return output::fail(&format!("--json-status: descriptor {number} is not open")),
+        },
+    };
+    let wish = Wish {
+        command: args.command,
+        workspace: args.workspace,
+        edit: args.edit,
+        profile: args.profile,
+        policy: args.policy,
+        ro: args.ro,
+        rw: args.rw,
+    };
+    let plan = match Plan::resolve(wish) {
+        Ok(plan) => plan,
+        Err(e) => {
+            let text = e.render(std::io::stderr().is_terminal() && std::env::var_os(crate::names::NO_COLOR).is_none());
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            return ExitCode::from(super::EXIT_FAILED);
+        }
+    };
+    match start::run(plan, status, &greet) {
+        Ok(end) => wait::end_like(end),
+        Err(e) => {
+            output::say(&e);
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+/// One line before the command takes the terminal: what mode this is, and how to change it.
+fn greet(id: &str, mode: Mode) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let paint = Paint::stderr();
+    let line = match mode {
+        Mode::ReadOnly => format!("{} · allow changes: picktwo mode {id} edit", paint.good("read-only")),
+        Mode::Edit => format!("{} · stop changes: picktwo mode {id} read-only", paint.warn("edit")),
+    };
+    output::say(&format!("session {id} · {line}"));
+}

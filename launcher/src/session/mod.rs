@@ -1,0 +1,20 @@
+//! Sessions: how one starts, is steered, and ends.
+
+mod control;
+pub(crate) mod id;
+mod key;
+mod line;
+mod model;
+pub(crate) mod plan;
+pub(crate) mod policy;
+mod prepare;
+pub(crate) mod registry;
+mod retrieval;
+mod secrets;
+pub(crate) mod standalone;
+pub(crate) mod start;
+mod steer;
+pub(crate) mod tier;
+mod tools;
+pub(crate) mod wait;
+mod web;

@@ -1,0 +1,235 @@
+//! The pieces of a start, each made from the plan.
+
+use super::id;
+use super::plan::Plan;
+use super::start::StartError;
+use super::tier::Facts;
+use crate::names;
+use crate::record::{Event, Record};
+use picktwo_confine::landlock::{Access, Rights};
+use picktwo_confine::filters;
+use picktwo_inside::files::{self, Config, Grants, Root};
+use picktwo_inside::mode::SharedMode;
+use picktwo_inside::view::{self, ReadOnly};
+use picktwo_inside::{agent, init};
+use picktwo_policies::model::{KeySource, Placeholders, Seed};
+use picktwo_policies::protect::Protected;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where picktwo's commands are inside.
+const BIN: &str = "/run/picktwo/bin";
+/// Where a profile's read-only files are inside.
+const FILES: &str = "/run/picktwo";
+
+/// The view's plan.
+pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Plan, StartError> {
+    let values = placeholders(plan, id, None, None);
+    let files = &plan.policy.profile.files;
+    let exe = std::env::current_exe().map_err(|e| StartError::File("find", "/proc/self/exe".into(), e))?;
+    Ok(view::Plan {
+        identity: plan.identity.clone(),
+        roots: plan.roots.iter().map(ReadOnly::new).collect(),
+        read_only: plan.read_only.clone(),
+        files: files.iter().filter_map(|s| Some((Path::new(FILES).join(&s.path.value), s.fill(&values)?.into_bytes()))).collect(),
+        private_home: plan.private_home.clone(),
+        binary: Some(ReadOnly::new(exe)),
+        terminal: terminal(),
+        sizes: view::Sizes::default(),
+        gateway,
+        tools: true,
+        hidden: plan.hidden.clone(),
+    })
+}
+
+/// The person's terminal, if standard input, output or error is one.
+fn terminal() -> Option<PathBuf> {
+    use std::io::IsTerminal;
+    let fds: [(bool, i32); 3] =
+        [(std::io::stdin().is_terminal(), 0), (std::io::stdout().is_terminal(), 1), (std::io::stderr().is_terminal(), 2)];
+    let fd = fds.iter().find(|(tty, _)| *tty)?.1;
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).ok().filter(|p| p.starts_with("/dev"))
+}
+
+/// The values that profiles refer to.
+pub(super) fn placeholders(plan: &Plan, id: &str, port: Option<u16>, key: Option<String>) -> Placeholders {
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let has_mcp = plan.policy.profile.files.iter().any(|f| f.path.value == "mcp.json");
+    Placeholders {
+        gateway: port.map(|p| format!("http://127.0.0.1:{p}")),
+        key,
+        mcp: has_mcp.then(|| format!("{FILES}/mcp.json")),
+        picktwo: Some(view::BINARY.to_owned()),
+        home: text(&plan.identity.home),
+        workspace: text(&plan.workspace),
+        session: Some(id.to_owned()),
+    }
+}
+
+/// A key of the right shape that opens nothing.
+pub(super) fn phantom_key(plan: &Plan) -> std::io::Result<Option<String>> {
+    let Some(key) = &plan.policy.profile.key else { return Ok(None) };
+    Ok(Some(key.shape.replace("{random}", &id::hex(20)?)))
+}
+
+/// Makes the profile's directories and files in the private home, where they are absent.
+pub(super) fn seed(plan: &Plan, values: &Placeholders) -> Result<(), StartError> {
+    let home = &plan.private_home;
+    for dir in &plan.policy.profile.state {
+        let path = home.join(&dir.value);
+        std::fs::create_dir_all(&path).map_err(|e| StartError::File("make", path, e))?;
+    }
+    for file in &plan.policy.profile.seed {
+        plant(home, file, values)?;
+    }
+    Ok(())
+}
+
+/// The private home was the agent's in earlier sessions: nothing in it may lead elsewhere, so links are refused on the way.
+fn plant(home: &Path, file: &Seed, values: &Placeholders) -> Result<(), StartError> {
+    let path = home.join(&file.path.value);
+    let Some(content) = file.fill(values) else { return Ok(()) };
+    let failed = |e| StartError::File("write", path.clone(), e);
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        if dir.canonicalize().map_err(failed)? != dir {
+            return Err(failed(std::io::Error::other("a link in the private home leads elsewhere; remove it")));
+        }
+    }
+    match File::options().write(true).create_new(true).mode(0o600).open(&path) {
+        Ok(mut f) => f.write_all(content.as_bytes()).map_err(failed),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// The control socket, in the session's directory.
+pub(super) fn bind_control(record: &Record) -> Result<UnixListener, StartError> {
+    // Through the directory's descriptor, since a socket address holds 108 bytes and a state directory may be longer.
+    let short = format!("/proc/self/fd/{}/{}", record.dir_fd().as_raw_fd(), names::CONTROL_SOCKET);
+    UnixListener::bind(short).map_err(|e| StartError::File("make", record.dir().join(names::CONTROL_SOCKET), e))
+}
+
+/// The first line of the audit.
+pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
+    Event::Start {
+        session: id.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        tier: "full".to_owned(),
+        landlock: facts.landlock,
+        policy: super::policy::fingerprint(&plan.policy),
+        profile: plan.policy.profile.name.value.clone(),
+        workspace: plan.workspace.display().to_string(),
+        command: plan.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        mode: plan.mode.to_string(),
+    }
+}
+
+/// The granted changes of the session.
+pub(super) fn grants(
+    plan: &Plan,
+    space: &init::Namespaces,
+    mode: &SharedMode,
+    record: &Arc<Record>,
+) -> Result<Arc<Grants>, StartError> {
+    let mut roots = Vec::new();
+    for path in &plan.roots {
+        roots.push(Root { path: path.clone(), dir: open_directory(path)? });
+    }
+    let extra: Vec<String> = plan.policy.files.protect.iter().map(|p| p.value.clone()).collect();
+    let protected = Protected::builtin().with(&extra).map_err(|e| StartError::Policy(e.to_string()))?;
+    let session_root = space.root.try_clone().map_err(|e| StartError::File("open", "the session's root".into(), e))?;
+    let record = Arc::clone(record);
+    let events = Box::new(move |event: files::Event| {
+        let Some(errno) = event.refused else { return };
+        // A refusal needs no permission to be recorded; the change has not happened either way.
+        let _ = record.append(&Event::Refused {
+            call: event.call.to_owned(),
+            path: event.path.display().to_string(),
+            errno: format!("{errno:?}"),
+            rule: event.rule,
+            more: event.suppressed,
+        });
+    });
+    let private = private_places(plan);
+    Grants::new(Config { roots, private, session_root, mode: mode.clone(), protected, events }).map_err(StartError::Confine)
+}
+
+/// Directories of the view that are the session's own: whatever socket lies there, the session made it.
+pub(super) fn private_places(plan: &Plan) -> Vec<PathBuf> {
+    let runtime = format!("/run/user/{}", plan.identity.uid);
+    vec!["/tmp".into(), "/var/tmp".into(), "/dev/shm".into(), runtime.into(), plan.identity.home.clone()]
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, StartError> {
+    File::open(path).map(OwnedFd::from).map_err(|e| StartError::File("open", path.to_path_buf(), e))
+}
+
+/// The launcher's own Landlock domain: what it changes for the session, its record, `/proc`, and what the command below it needs.
+pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &init::Namespaces) -> Result<Access, StartError> {
+    let mut access = Access::none().allow_unix_connect().allow_signals().path(Rights::Read, Path::new("/proc"))?;
+    for root in &plan.roots {
+        access = access.path(Rights::Write, root)?;
+    }
+    access = access.path(Rights::Write, record.dir())?;
+    let root = space.root.try_clone().map_err(|e| StartError::File("open", "the session's root".into(), e))?;
+    Ok(agent::allow_session(access, root)?)
+}
+
+/// The command as it is executed inside.
+pub(super) fn command(
+    plan: &Plan,
+    values: &Placeholders,
+    open_files: (u64, u64),
+    ignored: Vec<i32>,
+) -> agent::Command {
+    let mut argv = plan.command.clone();
+    let extra = plan.policy.profile.arguments(values);
+    argv.splice(1..1, extra.into_iter().map(OsString::from));
+    agent::Command {
+        argv,
+        env: environment(plan, values),
+        directory: plan.directory.clone(),
+        home: plan.identity.home.clone(),
+        uid: plan.identity.uid,
+        roots: plan.roots.clone(),
+        hidden: plan.hidden.clone(),
+        open_files,
+        ignored,
+        grants: filters::Grants::ALL,
+    }
+}
+
+/// The environment by allow list. A variable that a key is read from is never passed, whatever a policy says.
+fn environment(plan: &Plan, values: &Placeholders) -> Vec<(OsString, OsString)> {
+    let sources: Vec<&str> = plan
+        .policy
+        .models
+        .values()
+        .filter_map(|m| match m.key.as_deref() {
+            Some(KeySource::Env(name)) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let mut env: std::collections::BTreeMap<OsString, OsString> = std::env::vars_os()
+        .filter(|(name, _)| name.to_str().is_some_and(|n| plan.policy.env.passes(n) && !sources.contains(&n)))
+        .collect();
+    for (name, value) in &plan.policy.env.set {
+        match values.expand(&value.value) {
+            Some(value) => env.insert(name.into(), value.into()),
+            None => env.remove(std::ffi::OsStr::new(name)),
+        };
+    }
+    env.insert(names::HOME.into(), plan.identity.home.clone().into());
+    let mut path = env.remove(std::ffi::OsStr::new(names::PATH)).unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    path.push(":");
+    path.push(BIN);
+    env.insert(names::PATH.into(), path);
+    env.into_iter().collect()
+}

@@ -1,0 +1,297 @@
+//! One retrieval from the launcher's side: what may leave is checked before it leaves, every step is recorded before it happens,
+//! and what comes back is bounded and checked again.
+
+use super::start::StartError;
+use super::web::{Retriever, Web};
+use crate::record::{self, Event, Record};
+use picktwo_policies::model::Policy;
+use picktwo_policies::outgoing::{Guard, Secret, Target};
+use picktwo_wire::answer::Answer;
+use picktwo_wire::retrieval::{FromRetriever, FromWeb, HostPort, Job, Limits, ToRetriever, WebStart};
+use picktwo_wire::tools::Reply;
+use picktwo_wire::{MAX_QUESTION, MAX_URL};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tokens of an answer if nobody said.
+const DEFAULT_BUDGET: u32 = 2000;
+/// The most tokens of an answer.
+const MAX_BUDGET: u32 = 16_000;
+
+/// The web side's first message, from the policy.
+pub(crate) fn web_start(policy: &Policy) -> WebStart {
+    let private = &policy.retrieval.private;
+    WebStart {
+        nameservers: super::secrets::nameservers(),
+        private: private.iter().map(|p| HostPort { host: p.host.clone(), port: p.port }).collect(),
+        ports: policy.retrieval.ports.iter().map(|p| p.value).collect(),
+        parallel: usize::try_from(policy.limits.parallel.value).unwrap_or(1),
+    }
+}
+
+fn limits(policy: &Policy) -> Limits {
+    let l = &policy.limits;
+    Limits {
+        connect_ms: l.connect_seconds.value * 1000,
+        total_ms: l.fetch_seconds.value * 1000,
+        wire_bytes: l.wire_bytes.value,
+        decoded_bytes: l.decoded_bytes.value,
+        redirects: u32::try_from(l.redirects.value).unwrap_or(0),
+        ..Limits::default()
+    }
+}
+
+/// The check of what leaves, which knows the session's keys by their shape only.
+pub(super) fn guard(policy: &Policy, keys: &[&str]) -> Guard {
+    let secrets: Vec<Secret> =
+        keys.iter().map(|k| Secret { name: "a model key of this session".to_owned(), value: (*k).to_owned() }).collect();
+    Guard::new(&policy.retrieval, &secrets)
+}
+
+/// The trust anchors that the policy names, in DER.
+///
+/// # Errors
+/// If a file cannot be read or holds no certificate.
+pub(super) fn roots(policy: &Policy) -> Result<Vec<Vec<u8>>, StartError> {
+    let mut roots = Vec::new();
+    for name in &policy.retrieval.roots {
+        let path = super::key::expand_home(&name.value);
+        let bytes = std::fs::read(&path).map_err(|e| StartError::File("read", path.clone(), e))?;
+        let place = || format!("{} ({}, line {})", path.display(), name.place.file(), name.place.line());
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).map(|c| c.map(|c| c.to_vec())).collect();
+        let found = match found {
+            Ok(found) if !found.is_empty() => found,
+            _ => return Err(StartError::Policy(format!("{} holds no certificate in PEM", place()))),
+        };
+        roots.extend(found);
+    }
+    Ok(roots)
+}
+
+/// The retrievals of one session.
+pub(crate) struct Retrievals {
+    web: Arc<Web>,
+    record: Arc<Record>,
+    guard: Mutex<Guard>,
+    limits: Limits,
+    roots: Vec<Vec<u8>>,
+}
+
+/// How a retrieval ended before there was an answer.
+enum Stop {
+    /// By this rule, for this reason.
+    Refused(&'static str, String),
+    Failed { cause: String, reason: String },
+}
+
+impl Stop {
+    fn failed(cause: &str, reason: impl std::fmt::Display) -> Self {
+        Self::Failed { cause: cause.to_owned(), reason: reason.to_string() }
+    }
+}
+
+impl Retrievals {
+    /// For a session whose web side is `web`.
+    pub(crate) fn new(web: Arc<Web>, record: Arc<Record>, policy: &Policy, guard: Guard, roots: Vec<Vec<u8>>) -> Self {
+        Self { web, record, guard: Mutex::new(guard), limits: limits(policy), roots }
+    }
+
+    /// Does one retrieval.
+    pub(crate) fn fetch(
+        &self,
+        url: &str,
+        question: Option<String>,
+        budget: Option<u32>,
+        progress: &mut dyn FnMut(String),
+    ) -> Reply {
+        match self.try_fetch(url, question, budget, progress) {
+            Ok(answer) => Reply::Answer { answer: Box::new(answer) },
+            Err(Stop::Refused(rule, reason)) => Reply::Refused { rule: rule.to_owned(), reason },
+            Err(Stop::Failed { cause, reason }) => Reply::Failed { cause, reason },
+        }
+    }
+
+    fn note(&self, event: &Event) -> Result<(), Stop> {
+        self.record.append(event).map_err(|e| Stop::failed("record", format!("nothing was fetched: {e}")))
+    }
+
+    fn try_fetch(
+        &self,
+        url: &str,
+        question: Option<String>,
+        budget: Option<u32>,
+        progress: &mut dyn FnMut(String),
+    ) -> Result<Answer, Stop> {
+        if url.len() > MAX_URL || question.as_ref().is_some_and(|q| q.len() > MAX_QUESTION) {
+            let reason = format!("a URL may have {MAX_URL} bytes and a question {MAX_QUESTION}: ask for less");
+            return Err(Stop::Refused("length", reason));
+        }
+        let checked = self.guard().check(url, question.as_deref());
+        let target = match checked {
+            Ok(target) => target,
+            Err(refusal) => {
+                let host = refusal.host.unwrap_or_default();
+                self.note(&Event::Blocked { host, rule: refusal.rule.to_owned() })?;
+                return Err(Stop::Refused(refusal.rule, refusal.reason));
+            }
+        };
+        progress(format!("asking {}", target.host));
+        let retriever = self.web.retriever().map_err(|e| Stop::failed("web-side", e))?;
+        let job = Job {
+            url: target.url.clone(),
+            question: question.clone(),
+            budget: budget.unwrap_or(DEFAULT_BUDGET).clamp(50, MAX_BUDGET),
+            limits: self.limits.clone(),
+            roots: self.roots.clone(),
+            probes: Vec::new(),
+        };
+        self.note(&Event::Request { retrieval: retriever.id, url: target.url.clone(), question })?;
+        let outcome = self.converse(&retriever, job, target, progress);
+        self.note_events(&retriever)?;
+        let retrieved = |outcome: &str, wire_bytes, answer: Option<&Answer>| Event::Retrieved {
+            retrieval: retriever.id,
+            outcome: outcome.to_owned(),
+            wire_bytes,
+            sources: answer.map(|a| a.sources.iter().map(|s| s.sha256.clone()).collect()).unwrap_or_default(),
+            answer: answer.map(|a| record::hash(&serde_json::to_vec(a).unwrap_or_default())),
+            flags: answer.map(|a| a.flags.iter().map(|f| f.id.clone()).collect()).unwrap_or_default(),
+        };
+        match outcome {
+            Ok((answer, wire_bytes)) => {
+                let file = format!("{}/{}.json", crate::names::RETRIEVALS, retriever.id);
+                let kept = serde_json::to_vec_pretty(&answer).unwrap_or_default();
+                self.record.write_file(&file, &kept).map_err(|e| Stop::failed("record", e))?;
+                self.note(&retrieved("answered", wire_bytes, Some(&answer)))?;
+                self.learn(&answer);
+                Ok(answer)
+            }
+            Err(stop) => {
+                let cause = match &stop {
+                    Stop::Refused(rule, _) => rule,
+                    Stop::Failed { cause, .. } => cause.as_str(),
+                };
+                self.note(&retrieved(cause, 0, None))?;
+                Err(stop)
+            }
+        }
+    }
+
+    /// Speaks with a retriever until its last word. Whatever it says is a stranger's.
+    fn converse(
+        &self,
+        retriever: &Retriever<'_>,
+        job: Job,
+        mut at: Target,
+        progress: &mut dyn FnMut(String),
+    ) -> Result<(Answer, u64), Stop> {
+        match self.next(retriever)? {
+            FromRetriever::Ready => {}
+            _ => return Err(Stop::failed("retriever", "the retriever did not start as it should")),
+        }
+        let mut hops = 0;
+        self.tell(retriever, &ToRetriever::Job(job))?;
+        loop {
+            match self.next(retriever)? {
+                FromRetriever::Hop { url, status, location } => {
+                    self.note_events(retriever)?;
+                    hops += 1;
+                    if hops > self.limits.redirects + 1 {
+                        return Err(Stop::failed("redirect", "too many redirects"));
+                    }
+                    if let Some(next) = self.hop(retriever, &at, url, status, location)? {
+                        progress(format!("redirected to {}", next.host));
+                        at = next;
+                    }
+                }
+                FromRetriever::Answer { answer, wire_bytes } => {
+                    let answer = picktwo_retriever::filter::check(&answer)
+                        .map_err(|e| Stop::failed("answer", format!("the retriever's answer was not accepted: {e}")))?;
+                    return Ok((answer, wire_bytes));
+                }
+                FromRetriever::Failed { cause, reason } => {
+                    return Err(Stop::Failed { cause: shown(&cause), reason: shown(&reason) });
+                }
+                FromRetriever::Ready | FromRetriever::Probe { .. } => {
+                    return Err(Stop::failed("retriever", "the retriever said something out of turn"));
+                }
+            }
+        }
+    }
+
+    /// Decides on a redirect; gives where it leads. `at` is what was asked for, whatever the retriever says it was.
+    fn hop(
+        &self,
+        retriever: &Retriever<'_>,
+        at: &Target,
+        url: String,
+        status: u16,
+        location: Option<String>,
+    ) -> Result<Option<Target>, Stop> {
+        let url = shown(&url);
+        let Some(location) = location else {
+            self.note(&Event::Hop { retrieval: retriever.id, url, status, location: None, refused: None })?;
+            return Ok(None);
+        };
+        let checked = self.guard().redirect(at, &location);
+        let to = shown(&location);
+        let event = |refused| Event::Hop { retrieval: retriever.id, url, status, location: Some(to), refused };
+        match checked {
+            Ok(next) => {
+                self.note(&event(None))?;
+                self.tell(retriever, &ToRetriever::Follow)?;
+                Ok(Some(next))
+            }
+            Err(refusal) => {
+                self.note(&event(Some(refusal.rule.to_owned())))?;
+                let told = ToRetriever::Refuse { rule: refusal.rule.to_owned(), reason: refusal.reason.clone() };
+                self.tell(retriever, &told)?;
+                Err(Stop::Refused(refusal.rule, refusal.reason))
+            }
+        }
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Guard> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was fetched may be asked for again.
+    fn learn(&self, answer: &Answer) {
+        for source in &answer.sources {
+            self.guard().found(&source.url);
+        }
+    }
+
+    fn next(&self, retriever: &Retriever<'_>) -> Result<FromRetriever, Stop> {
+        let mut buffer = Vec::new();
+        match retriever.channel.recv(&mut buffer) {
+            Ok(Some(_)) => picktwo_wire::decode(&buffer).map_err(|e| Stop::failed("retriever", e)),
+            Ok(None) => Err(Stop::failed("retriever", "the retriever ended without an answer")),
+            Err(e) => Err(Stop::failed("retriever", e)),
+        }
+    }
+
+    fn tell(&self, retriever: &Retriever<'_>, message: &ToRetriever) -> Result<(), Stop> {
+        let bytes = picktwo_wire::encode(message).map_err(|e| Stop::failed("retriever", e))?;
+        retriever.channel.send(&bytes, &[]).map_err(|e| Stop::failed("retriever", e))
+    }
+
+    /// Records what `outside` has reported of a retriever by now.
+    fn note_events(&self, retriever: &Retriever<'_>) -> Result<(), Stop> {
+        for event in retriever.events.try_iter() {
+            match event {
+                FromWeb::Resolved { id, host, addresses } => self.note(&Event::Resolved { retrieval: id, host, addresses })?,
+                FromWeb::Connection { id, host, address, outcome } => {
+                    self.note(&Event::Connection { retrieval: id, host, address, outcome })?;
+                }
+                FromWeb::Ended { .. } | FromWeb::Ready | FromWeb::Failed { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A stranger's words on one line, filtered and cut.
+fn shown(text: &str) -> String {
+    picktwo_retriever::filter::line(text, MAX_URL, &mut picktwo_retriever::filter::Removed::default())
+}

@@ -1,0 +1,267 @@
+//! The start of a session, in the one order that works: the web side is forked, the view is built, keys are read, the model side
+//! is started, the launcher enters its Landlock domain, the command is prepared below it, the launcher installs its system call
+//! filter, and only then the command runs.
+
+use super::model::{Model, ModelError};
+use super::plan::Plan;
+use super::prepare;
+use super::retrieval::{self, Retrievals};
+use super::secrets::Secrets;
+use super::steer::{self, Described, Steering};
+use super::tier::{self, Missing};
+use super::wait::{End, Signals, ignored_signals};
+use super::web::{self, Web};
+use super::{control, key, tools};
+use crate::names;
+use crate::record::{Event, Record, RecordError};
+use nix::errno::Errno;
+use picktwo_confine::role::Role;
+use picktwo_confine::{filters, landlock, limits, process, seccomp};
+use picktwo_inside::mode::SharedMode;
+use picktwo_wire::gateway::FromGateway;
+use picktwo_inside::{agent, init, sockets, supervise, view};
+use picktwo_wire::control::Mode;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Threads that serve granted calls: one that waits for a slow file must not stall the rest.
+const SUPERVISORS: usize = 3;
+
+/// Why a session did not start, or did not end as it should.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The machine cannot enforce the tier.
+    Tier(Missing),
+    /// The record cannot be kept.
+    Record(RecordError),
+    /// A step of confinement failed.
+    Confine(picktwo_confine::Error),
+    /// The session's namespaces or view.
+    View(init::Error),
+    /// The plan of the view.
+    ViewPlan(view::PlanError),
+    /// The command.
+    Command(agent::Error),
+    /// The model side.
+    Model(ModelError),
+    /// A model's key; holds the name of its table and whether the profile needs it.
+    Key(String, key::KeyError),
+    /// A file that the session needs.
+    File(&'static str, PathBuf, std::io::Error),
+    /// A policy value that cannot be used.
+    Policy(String),
+    /// Waiting for the command failed.
+    Wait(Errno),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tier(e) => write!(f, "{e}"),
+            Self::Record(e) => write!(f, "{e}"),
+            Self::Confine(e) => match Missing::behind(e) {
+                Some(missing) => write!(f, "{missing}"),
+                None => write!(f, "the session did not start: {e}"),
+            },
+            Self::View(init::Error::Confine(e)) => write!(f, "{}", Self::Confine(e.clone())),
+            Self::View(e) => write!(f, "the session did not start: {e}"),
+            Self::ViewPlan(e) => write!(f, "{e}"),
+            Self::Command(agent::Error::Confine(e)) => write!(f, "{}", Self::Confine(e.clone())),
+            Self::Command(e) => write!(f, "{e}"),
+            Self::Model(e) => write!(f, "{e}"),
+            Self::Key(model, e) => write!(
+                f,
+                "no key for [model.{model}]: {e}; set it, or name another source as `key` in {}",
+                names::user_policy().map_or_else(|_| "the user's policy".to_owned(), |p| p.display().to_string())
+            ),
+            Self::File(doing, path, e) => write!(f, "cannot {doing} {}: {e}", path.display()),
+            Self::Policy(e) => write!(f, "{e}"),
+            Self::Wait(e) => write!(f, "cannot wait for the command: {}", e.desc()),
+        }
+    }
+}
+
+impl From<picktwo_confine::Error> for StartError {
+    fn from(error: picktwo_confine::Error) -> Self {
+        Self::Confine(error)
+    }
+}
+
+impl StartError {
+    /// The exit code for it.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Command(e) => e.exit_code(),
+            _ => crate::cli::EXIT_FAILED,
+        }
+    }
+}
+
+/// Where a script that starts sessions reads what becomes of them: one JSON object per line.
+pub(crate) struct Status(Option<File>);
+
+impl Status {
+    /// Nobody reads.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// A descriptor that the caller passed.
+    pub(crate) fn to(fd: OwnedFd) -> Self {
+        Self(Some(fd.into()))
+    }
+
+    fn tell(&mut self, value: &serde_json::Value) {
+        if let Some(file) = &mut self.0 {
+            // A reader that went away does not concern the session.
+            let _ = writeln!(file, "{value}");
+        }
+    }
+}
+
+/// Runs a session to its end. The result is how the command ended.
+///
+/// # Errors
+/// What kept the session from starting; nothing foreign has run then.
+pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) -> Result<End, StartError> {
+    let facts = tier::floor().map_err(StartError::Tier)?;
+    let id = super::id::new().map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
+    let ignored = ignored_signals();
+    let signals = Signals::take().map_err(StartError::Wait)?;
+    let open_files = limits::nofile_limits()?;
+    let exe = process::own_executable()?;
+
+    // Both copies of this process are made before anything secret is read, and replace themselves.
+    let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
+    let view_plan = prepare::view_plan(&plan, &id, !plan.policy.models.is_empty())?;
+    view_plan.check().map_err(StartError::ViewPlan)?;
+    let starting = init::start(&view_plan, exe.try_clone().map_err(|e| StartError::File("open", "/proc/self/exe".into(), e))?)
+        .map_err(StartError::View)?;
+
+    // While the view is built: the record, the keys, the model side.
+    let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
+    let secrets = Secrets::read(&plan)?;
+    let model = match secrets.model_start() {
+        Some(start) => Some(Model::spawn(exe.as_fd(), &start).map_err(StartError::Model)?),
+        None => None,
+    };
+    let control_socket = prepare::bind_control(&record)?;
+    let described = Described::new(&plan, &id);
+    record.write_file(names::SESSION_JSON, described.json().as_bytes()).map_err(StartError::Record)?;
+    record.append(&prepare::start_event(&plan, &id, facts)).map_err(StartError::Record)?;
+    let phantom = prepare::phantom_key(&plan).map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
+
+    let mut space = starting.ready().map_err(StartError::View)?;
+    if model.is_none() {
+        // Nobody would answer: better that a connection is refused.
+        space.gateway = None;
+    }
+    let values = prepare::placeholders(&plan, &id, space.gateway.as_ref().map(|(port, _)| *port), phantom);
+    prepare::seed(&plan, &values)?;
+
+    limits::nofile_raise()?;
+    let mode = SharedMode::new(steer::inside_mode(plan.mode));
+    let grants = prepare::grants(&plan, &space, &mode, &record)?;
+    let access = prepare::launcher_access(&plan, &record, &space)?;
+    let report = landlock::restrict(access)?;
+    let command = prepare::command(&plan, &values, open_files, ignored);
+    let (prepared, listener) = agent::start(&command, &space.namespaces).map_err(StartError::Command)?;
+
+    // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
+    if let (Some(model), Some((_, door))) = (&model, &space.gateway) {
+        model.serve(&secrets.gateway_start(), door.as_fd()).map_err(StartError::Model)?;
+    }
+    let guard = retrieval::guard(&plan.policy, &secrets.keys());
+    let roots = retrieval::roots(&plan.policy)?;
+    drop(secrets);
+    space.locked().map_err(StartError::View)?;
+    let sockets = sockets::Sockets::new(sockets::Config {
+        init: space.channel,
+        session: prepared.child.pid(),
+        private: prepare::private_places(&plan),
+        allowed: vec![view::TOOLS_SOCKET.into()],
+    });
+    limits::no_new_privs()?;
+    limits::core_limit()?;
+    seccomp::install(&filters::for_role(Role::Launcher))?;
+
+    let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
+    let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
+    let steering = Arc::new(Steering::new(described, Arc::clone(&grants), Arc::clone(&record), prepared.child.pid()));
+    spawn("control", {
+        let steering = Arc::clone(&steering);
+        move || control::serve(&control_socket, &|peer, request| steering.answer(peer, request))
+    })?;
+    if let Some(fd) = space.tools {
+        let (listener, tools) = (UnixListener::from(fd), Arc::new(steering.tools(retrievals)));
+        spawn("tools", move || tools::serve(&listener, &tools))?;
+    }
+    let model = match model {
+        Some(model) => {
+            let (model, record) = (Arc::new(model), Arc::clone(&record));
+            let reports = Arc::clone(&model);
+            spawn("model", move || report_calls(&reports, &record))?;
+            Some(model)
+        }
+        None => None,
+    };
+    let supervisors = supervise::serve(Arc::new(listener), grants, Some(sockets), SUPERVISORS)
+        .map_err(|e| StartError::File("start a thread for", "granted calls".into(), e))?;
+    status.tell(&serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": "full",
+        "mode": plan.mode, "dropped": report.dropped}));
+    greet(&id, plan.mode);
+    let child = match prepared.go() {
+        Ok(running) => running,
+        Err(e) => {
+            let error = StartError::Command(e);
+            let _ = record.append(&Event::End { code: i32::from(error.exit_code()) });
+            return Err(error);
+        }
+    };
+    let end = signals.wait(nix::unistd::Pid::from_raw(child.pid())).map_err(StartError::Wait)?;
+
+    // What the command left running ends with its first process.
+    let _ = space.child.kill_and_wait();
+    supervisors.join();
+    drop(model);
+    let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
+    let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
+    record.append(&Event::End { code: end.shell_code() }).map_err(StartError::Record)?;
+    status.tell(&serde_json::json!({"event": "ended", "session": id, "code": end.shell_code()}));
+    Ok(end)
+}
+
+/// Records what the gateway reports until it ends.
+fn report_calls(model: &Model, record: &Record) {
+    loop {
+        let event = match model.next("done") {
+            Ok(FromGateway::Call { method, path, model, status, sent, received, ms }) => {
+                Event::Call { method, path, model, status, sent, received, ms }
+            }
+            Ok(FromGateway::Refused { method, path, rule, reason }) => Event::CallRefused { method, path, rule, reason },
+            Ok(_) => continue,
+            Err(e) => {
+                let _ = record.append(&Event::Lost { part: "gateway".to_owned(), reason: e.to_string() });
+                return;
+            }
+        };
+        // The call has happened: a record that cannot be written ends the gateway, so that no further one does.
+        if record.append(&event).is_err() {
+            model.stop();
+            return;
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 * 1024)
+        .spawn(work)
+        .map(drop)
+        .map_err(|e| StartError::File("start a thread for", name.into(), e))
+}

@@ -1,0 +1,109 @@
+//! Waiting for the agent as if picktwo were not there: signals are passed on, stops are shared, the end is the agent's own.
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// How the agent ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(Signal),
+}
+
+impl End {
+    /// The exit code a shell would report.
+    pub(crate) fn shell_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal as i32,
+        }
+    }
+}
+
+/// Signals that someone may send to the launcher and that mean the agent.
+const PASSED_ON: [Signal; 6] =
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+/// Signals the terminal sends to the whole foreground group: the agent gets its own copy and decides.
+const LEFT_TO_AGENT: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// The signals the launcher takes in order; made before the agent is forked, so that none is lost in between.
+pub(crate) struct Signals {
+    fd: SignalFd,
+}
+
+impl Signals {
+    /// Blocks the signals above and `SIGCHLD`, to be read in order.
+    pub(crate) fn take() -> Result<Self, Errno> {
+        let mut set = SigSet::empty();
+        for s in PASSED_ON.into_iter().chain(LEFT_TO_AGENT).chain([Signal::SIGCHLD]) {
+            set.add(s);
+        }
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+        Ok(Self { fd: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)? })
+    }
+
+    /// Waits until `agent` has ended.
+    ///
+    /// A signal that a process sent to the launcher goes to the agent; one that the terminal sent (`SI_KERNEL`) has reached the
+    /// agent already, since it is in the same process group. When the agent stops, the launcher stops, so that the shell
+    /// sees a stopped job; when the launcher is continued, so is the agent.
+    pub(crate) fn wait(&self, agent: Pid) -> Result<End, Errno> {
+        loop {
+            match waitpid(agent, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
+                Ok(WaitStatus::Exited(_, code)) => return Ok(End::Code(code)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(End::Signal(signal)),
+                Ok(WaitStatus::Stopped(..)) => {
+                    raise(Signal::SIGSTOP)?;
+                    kill(agent, Signal::SIGCONT)?;
+                    continue;
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(e),
+            }
+            let Some(info) = self.fd.read_signal()? else { continue };
+            let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else { continue };
+            if PASSED_ON.contains(&signal) && info.ssi_code != SI_KERNEL {
+                // The agent may have ended in between; the next turn of the loop sees it.
+                match kill(agent, signal) {
+                    Ok(()) | Err(Errno::ESRCH) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+    }
+}
+
+/// `SI_KERNEL` (sigaction(2)): the kernel itself sent the signal, here the terminal.
+const SI_KERNEL: i32 = 0x80;
+
+/// Ends this process the way the agent ended, so that a caller sees the same: a signal by the same signal.
+pub(crate) fn end_like(end: End) -> std::process::ExitCode {
+    match end {
+        End::Code(code) => std::process::ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        End::Signal(signal) => {
+            let mut set = SigSet::empty();
+            set.add(signal);
+            let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
+            // Some signals cannot be raised to a deadly end (SIGSTOP …): the shell's number is the same information.
+            let _ = raise(signal);
+            std::process::ExitCode::from(u8::try_from(end.shell_code()).unwrap_or(u8::MAX))
+        }
+    }
+}
+
+/// Signals that the person's shell had ignored when picktwo started (`nohup`), to stay ignored in the command.
+pub(crate) fn ignored_signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|l| l.strip_prefix("SigIgn:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    // The standard library ignores SIGPIPE itself, before main: nobody can tell whether the shell did, and few do.
+    (1..=64).filter(|n| mask & (1 << (n - 1)) != 0 && *n != Signal::SIGPIPE as i32).collect()
+}
