@@ -7,6 +7,7 @@ use super::tree::Tree;
 use nix::errno::Errno;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -157,7 +158,11 @@ fn entry(path: &Path) -> Entry {
             return Entry::Link(target);
         }
     }
-    let Ok(meta) = fs::metadata(path) else {
+    let Ok(meta) = (if link.is_symlink() {
+        fs::metadata(path)
+    } else {
+        Ok(link)
+    }) else {
         return Entry::Nothing;
     };
     let mode = meta.permissions().mode();
@@ -170,7 +175,18 @@ fn entry(path: &Path) -> Entry {
     if meta.len() > COPY_MAX {
         return Entry::Bind;
     }
-    fs::read(path).map_or(Entry::Nothing, Entry::Copy)
+    // One byte of room more than the file has tells its end in one read.
+    let mut content = vec![0; usize::try_from(meta.len()).unwrap_or(0) + 1];
+    let read = fs::File::open(path).and_then(|mut file| file.read(&mut content));
+    match read {
+        Ok(length) if length < content.len() => {
+            content.truncate(length);
+            Entry::Copy(content)
+        }
+        // It grew meanwhile.
+        Ok(_) => fs::read(path).map_or(Entry::Nothing, Entry::Copy),
+        Err(_) => Entry::Nothing,
+    }
 }
 
 /// Where a link points, by its text alone. `None` if that climbs above `/`.

@@ -11,11 +11,13 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 use nix::unistd::symlinkat;
 use picktwo_confine::sys;
+use std::cell::RefCell;
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 const DIRECTORY: OFlag = OFlag::O_PATH
     .union(OFlag::O_DIRECTORY)
@@ -25,6 +27,8 @@ const DIRECTORY: OFlag = OFlag::O_PATH
 /// The new root.
 pub(crate) struct Tree {
     root: OwnedFd,
+    /// The directory that was used last: what goes into the view comes in groups.
+    last: RefCell<Option<(PathBuf, Rc<OwnedFd>)>>,
 }
 
 impl Tree {
@@ -36,7 +40,10 @@ impl Tree {
             errno,
         })?;
         mounts::attach(root.as_fd(), sys::CWD, OsStr::new("/")).map_err(|errno| Error::Attach("/".into(), errno))?;
-        Ok(Self { root })
+        Ok(Self {
+            root,
+            last: RefCell::new(None),
+        })
     }
 
     /// Changes this process's root to the new one and lets go of the host's.
@@ -90,14 +97,19 @@ impl Tree {
         Ok(at)
     }
 
-    fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Error> {
+    fn parent(&self, path: &Path) -> Result<(Rc<OwnedFd>, OsString), Error> {
         let name = path
             .file_name()
             .ok_or_else(|| Error::File(path.into(), Errno::EINVAL))?;
-        Ok((
-            self.directory(path.parent().unwrap_or(Path::new("/")), 0o755)?,
-            name.into(),
-        ))
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        if let Some((last, fd)) = &*self.last.borrow()
+            && last == directory
+        {
+            return Ok((Rc::clone(fd), name.into()));
+        }
+        let fd = Rc::new(self.directory(directory, 0o755)?);
+        *self.last.borrow_mut() = Some((directory.into(), Rc::clone(&fd)));
+        Ok((fd, name.into()))
     }
 
     /// A new file of the view.
@@ -105,7 +117,7 @@ impl Tree {
         let (parent, name) = self.parent(path)?;
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let failed = |errno| Error::File(path.into(), errno);
-        let fd = openat(&parent, name.as_os_str(), flags, Mode::from_bits_truncate(mode)).map_err(failed)?;
+        let fd = openat(&*parent, name.as_os_str(), flags, Mode::from_bits_truncate(mode)).map_err(failed)?;
         File::from(fd)
             .write_all(content)
             .map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(0))))
@@ -114,11 +126,11 @@ impl Tree {
     /// A symbolic link of the view.
     pub(crate) fn link(&self, path: &Path, target: &OsStr) -> Result<(), Error> {
         let (parent, name) = self.parent(path)?;
-        symlinkat(target, &parent, name.as_os_str()).map_err(|errno| Error::Link(path.into(), errno))
+        symlinkat(target, &*parent, name.as_os_str()).map_err(|errno| Error::Link(path.into(), errno))
     }
 
     /// The parent and name of the place where a mount goes; what it covers is made where it is missing.
-    fn place(&self, path: &Path, directory: bool) -> Result<(OwnedFd, OsString), Error> {
+    fn place(&self, path: &Path, directory: bool) -> Result<(Rc<OwnedFd>, OsString), Error> {
         let (parent, name) = self.parent(path)?;
         let failed = |errno| {
             if directory {
@@ -127,13 +139,13 @@ impl Tree {
                 Error::File(path.into(), errno)
             }
         };
-        match nix::sys::stat::fstatat(&parent, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        match nix::sys::stat::fstatat(&*parent, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) if directory => {
-                mkdirat(&parent, name.as_os_str(), Mode::from_bits_truncate(0o755)).map_err(failed)?
+                mkdirat(&*parent, name.as_os_str(), Mode::from_bits_truncate(0o755)).map_err(failed)?
             }
             Err(Errno::ENOENT) => {
                 let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-                drop(openat(&parent, name.as_os_str(), flags, Mode::from_bits_truncate(0o644)).map_err(failed)?);
+                drop(openat(&*parent, name.as_os_str(), flags, Mode::from_bits_truncate(0o644)).map_err(failed)?);
             }
             Err(errno) => return Err(failed(errno)),
             Ok(stat) if kind(&stat) == SFlag::S_IFLNK => return Err(Error::LinkInTheWay(path.into())),
@@ -209,7 +221,10 @@ impl Tree {
 
     fn attach(&self, tree: &OwnedFd, place: &Path, directory: bool) -> Result<(), Error> {
         let (parent, name) = self.place(place, directory)?;
-        mounts::attach(tree.as_fd(), parent.as_fd(), &name).map_err(|errno| Error::Attach(place.into(), errno))
+        mounts::attach(tree.as_fd(), parent.as_fd(), &name).map_err(|errno| Error::Attach(place.into(), errno))?;
+        // What lay there is covered now.
+        self.last.borrow_mut().take_if(|(last, _)| last.starts_with(place));
+        Ok(())
     }
 
     /// Covers a file or directory of a mounted file system with an empty one that nobody can open. Absent ones need no cover.
