@@ -131,8 +131,14 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
     match glob.iter().position(|&b| b == b'*') {
         None => glob == name,
         Some(star) => {
-            let rest = &glob[star + 1..];
-            name.starts_with(&glob[..star]) && (star..=name.len()).any(|at| glob_matches(rest, &name[at..]))
+            let (start, rest) = (&glob[..star], &glob[star + 1..]);
+            if !name.starts_with(start) {
+                return false;
+            }
+            if !rest.contains(&b'*') {
+                return name.len() >= start.len() + rest.len() && name.ends_with(rest);
+            }
+            (star..=name.len()).any(|at| glob_matches(rest, &name[at..]))
         }
     }
 }

@@ -262,7 +262,7 @@ impl Merge {
                 });
                 continue;
             };
-            let allow = m.allow.unwrap_or_default();
+            let allow = m.allow.unwrap_or_else(|| usual_calls(&protocol));
             if allow.is_empty() {
                 let message = format!("`model.{name}` allows nothing");
                 let help = Some("write e.g. allow = [\"POST /v1/messages\"]".into());
@@ -301,4 +301,21 @@ fn union<'l, T: Clone + PartialEq + 'l>(
         }
     }
     all
+}
+
+/// What an agent needs of an API, where a policy names none: no stored files, no batches, no hosted sessions.
+fn usual_calls(protocol: &Set<String>) -> Vec<Set<String>> {
+    let calls: &[&str] = match protocol.as_str() {
+        "anthropic" => &["POST /v1/messages", "POST /v1/messages/count_tokens"],
+        "openai" => &["POST /v1/responses", "POST /v1/chat/completions"],
+        "gemini" => &["POST /v1beta/models/*"],
+        _ => &[],
+    };
+    calls
+        .iter()
+        .map(|c| Set {
+            value: (*c).to_owned(),
+            place: protocol.place.clone(),
+        })
+        .collect()
 }

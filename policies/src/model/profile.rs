@@ -4,6 +4,7 @@ use super::Set;
 use super::parse::{Layer, parse};
 use crate::diagnostics::{Kind, Origin};
 use serde::Serialize;
+use std::sync::OnceLock;
 
 /// Name and text of every built-in policy file.
 pub const BUILTIN: &[(&str, &str)] = &[
@@ -20,30 +21,29 @@ pub fn profile(name: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
-/// A built-in policy file, parsed.
+/// A built-in policy file, parsed once in a process.
 ///
 /// # Panics
 /// Never: the embedded files are checked by a test.
 #[must_use]
 pub fn builtin(name: &str) -> Option<Layer> {
-    let text = profile(name)?;
-    Some(
-        parse(text, Origin::new(Kind::Builtin, format!("built-in {name}")))
-            .expect("built-in policies are checked by a test"),
-    )
+    static PARSED: [OnceLock<Layer>; BUILTIN.len()] = [const { OnceLock::new() }; BUILTIN.len()];
+    let index = BUILTIN.iter().position(|(n, _)| *n == name)?;
+    let layer = PARSED[index].get_or_init(|| {
+        let origin = Origin::new(Kind::Builtin, format!("built-in {name}"));
+        parse(BUILTIN[index].1, origin).expect("built-in policies are checked by a test")
+    });
+    Some(layer.clone())
 }
 
 /// The built-in profile for a command, by the last component of its name (`/usr/bin/claude` → `claude`).
 #[must_use]
 pub fn profile_for(command: &str) -> Option<&'static str> {
     let name = command.rsplit('/').next().unwrap_or(command);
-    BUILTIN.iter().map(|(n, _)| *n).find(|n| {
-        builtin(n).is_some_and(|l| {
-            l.profile
-                .as_ref()
-                .is_some_and(|p| p.commands.iter().any(|c| c.value == name))
-        })
-    })
+    let applies = |l: Layer| l.profile.is_some_and(|p| p.commands.iter().any(|c| c.value == name));
+    // Files without the table, the long ones, need not be parsed for this.
+    let profiles = BUILTIN.iter().filter(|(_, text)| text.contains("[profile]"));
+    profiles.map(|(n, _)| *n).find(|n| builtin(n).is_some_and(applies))
 }
 
 /// What the agent of a session needs; from the strongest layer that has a `[profile]`.
