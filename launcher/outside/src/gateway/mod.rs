@@ -8,11 +8,11 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`role`] | start and lock of the process, what it tries when it is judged |
-//! | [`server`], [`route`], [`target`], [`forward`], [`reply`] | one request after the other |
-//! | [`json`], [`shape`], [`schema`], [`check`], [`models`], [`hosted`] | what passes |
-//! | [`events`], [`inspect`] | what comes back |
-//! | [`pool`], [`tls`], [`channel`], [`record`] | connections, messages |
+//! | `role` | start and lock of the process, what it tries when it is judged |
+//! | `server`, `route`, `target`, `forward`, `reply` | one request after the other |
+//! | `json`, `shape`, `schema`, `check`, `models`, `hosted` | what passes |
+//! | `events`, `inspect` | what comes back |
+//! | `pool`, `tls`, `channel`, `record` | connections, messages |
 
 mod channel;
 mod check;

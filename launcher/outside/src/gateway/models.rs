@@ -3,31 +3,33 @@
 use super::hosted;
 use super::refusal::{Refusal, shown};
 
-/// Parts of names of models that search the web, research on their own or are another service (GATEWAY §6). They are
-/// refused even if a list names them.
+/// Words in names of models that search the web, research on their own or are another service (GATEWAY §6). They are
+/// refused even if a list names them. Words are what lies between `-`, `_`, `.`, `:`, `/` and `@`.
 const REACHING: &[&str] = &[
     "search",
-    "deep-research",
-    "computer-use",
+    "websearch",
     "online",
     "sonar",
     "compound",
-    "-audio",
+    "deepresearch",
+    "audio",
     "realtime",
-    "gpt-image",
-    "-image",
-    "dall-e",
-    "sora",
-    "veo-",
+    "image",
     "imagen",
-    "-tts",
+    "dall",
+    "sora",
+    "veo",
+    "tts",
     "transcribe",
     "whisper",
     "embedding",
+    "embeddings",
     "moderation",
     "aqa",
-    "preset/",
+    "preset",
 ];
+/// The same for two words.
+const REACHING_PAIRS: &[&str] = &["deep-research", "computer-use"];
 
 /// The rule for names and the list of an upstream.
 pub(crate) struct Models<'a> {
@@ -40,15 +42,16 @@ pub(crate) struct Models<'a> {
 impl Models<'_> {
     /// Accepts a model name or says why not.
     pub(crate) fn check(&self, name: &str) -> Result<(), Refusal> {
-        if let Some(part) = REACHING.iter().find(|part| name.to_ascii_lowercase().contains(**part)) {
-            return Err(Refusal::new(
-                "model",
-                format!(
-                    "models named *{part}* search the web or are another service ({})",
-                    shown(name)
-                ),
-            )
-            .instead(hosted::WEB));
+        let small = name.to_ascii_lowercase();
+        let word = small
+            .split(['-', '_', '.', ':', '/', '@'])
+            .find(|word| REACHING.contains(word));
+        if let Some(found) = word.or_else(|| REACHING_PAIRS.iter().find(|pair| small.contains(**pair)).copied()) {
+            let reason = format!(
+                "{}: models named `{found}` search the web or are another service",
+                shown(name)
+            );
+            return Err(Refusal::new("model", reason).instead(hosted::WEB));
         }
         if self.allowed.iter().any(|allowed| allowed == name) {
             return Ok(());
