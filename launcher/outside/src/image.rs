@@ -48,7 +48,13 @@ mod tests {
 35b1a21000-35b1a22000 rw-p 00000000 00:00 0
 7fff-8fff r-xp 00000000 00:00 0                                          [vdso]
 ";
-        assert_eq!(mapped(maps), [PathBuf::from("/opt/my tools/picktwo"), PathBuf::from("/usr/lib/ld-2.15.so")]);
+        assert_eq!(
+            mapped(maps),
+            [
+                PathBuf::from("/opt/my tools/picktwo"),
+                PathBuf::from("/usr/lib/ld-2.15.so")
+            ]
+        );
     }
 
     #[test]

@@ -132,16 +132,24 @@ fn interfaces() -> nix::Result<(Vec<Range>, Vec<String>)> {
         }
         let ip = |s: Option<&nix::sys::socket::SockaddrStorage>| -> Option<IpAddr> {
             let s = s?;
-            s.as_sockaddr_in().map(|a| IpAddr::V4(a.ip())).or_else(|| s.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+            s.as_sockaddr_in()
+                .map(|a| IpAddr::V4(a.ip()))
+                .or_else(|| s.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
         };
-        let Some(base) = ip(interface.address.as_ref()) else { continue };
+        let Some(base) = ip(interface.address.as_ref()) else {
+            continue;
+        };
         let bits = |mask: IpAddr| match mask {
             IpAddr::V4(m) => m.to_bits().count_ones(),
             IpAddr::V6(m) => m.to_bits().count_ones(),
         };
         let whole = if base.is_ipv4() { 32 } else { 128 };
         // The far side of a tunnel is not a neighbour; the own address always is.
-        let length = if tunnel { whole } else { ip(interface.netmask.as_ref()).map_or(whole, bits) };
+        let length = if tunnel {
+            whole
+        } else {
+            ip(interface.netmask.as_ref()).map_or(whole, bits)
+        };
         if let Ok(length @ 1..) = u8::try_from(length) {
             ranges.push(Range { base, length });
         }
@@ -162,7 +170,10 @@ fn local_v4(text: &str) -> Vec<Range> {
             let length = words.next().and_then(|w| w.parse().ok());
             let local = matches!(words.nth(1), Some("LOCAL" | "BROADCAST" | "ANYCAST" | "MULTICAST"));
             if let (Some(length @ 1..=32), true) = (length, local) {
-                ranges.push(Range { base: base.into(), length });
+                ranges.push(Range {
+                    base: base.into(),
+                    length,
+                });
             }
         }
     }
@@ -172,10 +183,16 @@ fn local_v4(text: &str) -> Vec<Range> {
 /// Routes of /proc/net/route without a gateway: `Iface Destination Gateway Flags RefCnt Use Metric Mask …`, addresses in
 /// hexadecimal, in the machine's byte order.
 fn on_link_v4(text: &str, tunnels: &[String]) -> Vec<Range> {
-    let address = |word: &str| u32::from_str_radix(word, 16).ok().map(|n| u32::from_be_bytes(n.to_ne_bytes()));
+    let address = |word: &str| {
+        u32::from_str_radix(word, 16)
+            .ok()
+            .map(|n| u32::from_be_bytes(n.to_ne_bytes()))
+    };
     let parse = |line: &str| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [device, destination, gateway, _, _, _, _, mask, ..] = words.as_slice() else { return None };
+        let [device, destination, gateway, _, _, _, _, mask, ..] = words.as_slice() else {
+            return None;
+        };
         let mask = address(mask)?;
         let near = address(gateway)? == 0 && mask != 0 && !tunnels.iter().any(|t| t == device);
         let range = Range {
@@ -196,7 +213,9 @@ fn near_v6(text: &str, tunnels: &[String]) -> Vec<Range> {
     const RTF_LOCAL: u32 = 0x8000_0000;
     let parse = |line: &str| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [destination, length, _, _, next_hop, _, _, _, flags, device] = words.as_slice() else { return None };
+        let [destination, length, _, _, next_hop, _, _, _, flags, device] = words.as_slice() else {
+            return None;
+        };
         let flags = u32::from_str_radix(flags, 16).ok()?;
         let length = u8::from_str_radix(length, 16).ok()?;
         let own = flags & (RTF_LOCAL | RTF_ANYCAST) != 0;
@@ -223,11 +242,23 @@ mod tests {
 
     #[test]
     fn ranges_end_where_they_end() {
-        let r = Range { base: ip("93.184.216.128"), length: 25 };
+        let r = Range {
+            base: ip("93.184.216.128"),
+            length: 25,
+        };
         assert!(r.contains(ip("93.184.216.255")) && !r.contains(ip("93.184.216.127")) && !r.contains(ip("::1")));
-        let r = Range { base: ip("2a00::"), length: 127 };
+        let r = Range {
+            base: ip("2a00::"),
+            length: 127,
+        };
         assert!(r.contains(ip("2a00::1")) && !r.contains(ip("2a00::2")));
-        assert!(Range { base: ip("1.2.3.4"), length: 32 }.contains(ip("1.2.3.4")));
+        assert!(
+            Range {
+                base: ip("1.2.3.4"),
+                length: 32
+            }
+            .contains(ip("1.2.3.4"))
+        );
     }
 
     #[test]
@@ -268,7 +299,13 @@ eth0\t00010108\t0102A8C0\t0003\t0\t0\t0\t00FFFFFF\t0\t0\t0
 wg0\t00000080\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0
 ";
         let ranges = on_link_v4(text, &["wg0".to_owned()]);
-        assert_eq!(ranges, [Range { base: ip("93.184.216.0"), length: 24 }]);
+        assert_eq!(
+            ranges,
+            [Range {
+                base: ip("93.184.216.0"),
+                length: 24
+            }]
+        );
     }
 
     #[test]
@@ -298,6 +335,9 @@ wg0\t00000080\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0
             assert!(here.contains(ip("::ffff:127.0.0.1")).expect("read"));
         }
         here.interfaces.clear();
-        assert!(here.contains(ip("127.9.9.9")).expect("read"), "found through the tables alone");
+        assert!(
+            here.contains(ip("127.9.9.9")).expect("read"),
+            "found through the tables alone"
+        );
     }
 }

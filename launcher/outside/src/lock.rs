@@ -2,7 +2,7 @@
 
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 use picktwo_confine::landlock::{self, Access, Rights};
-use picktwo_confine::selfcheck::SelfCheck;
+use picktwo_confine::selfcheck::{self, SelfCheck};
 use picktwo_confine::{Errno, Error, Result, Role, filters, limits, seccomp};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -43,7 +43,10 @@ pub(crate) fn network(role: Role, image: Option<Image<'_>>, ports: &[u16]) -> Re
     let mut access = allow_ports(Access::none(), ports);
     if let Some(Image { program, files }) = image {
         let number = program.as_raw_fd();
-        let program = program.try_clone_to_owned().map_err(|_| Error::Duplicate { fd: number, errno: Errno::last() })?;
+        let program = program.try_clone_to_owned().map_err(|_| Error::Duplicate {
+            fd: number,
+            errno: Errno::last(),
+        })?;
         access = access.fd(Rights::Execute, program, Path::new("its own program"));
         for path in &files {
             access = access.path(Rights::Execute, path)?;
@@ -58,8 +61,9 @@ pub(crate) fn network(role: Role, image: Option<Image<'_>>, ports: &[u16]) -> Re
     limits::new_session_keyring()?;
     limits::core_limit()?;
     landlock::restrict(access)?;
-    seccomp::install(&filters::for_role(role))?;
-    check.locked(bounding_empty, &[])?;
+    let filter = filters::for_role(role);
+    seccomp::install(&filter)?;
+    check.locked(bounding_empty, &selfcheck::denied_by(&filter))?;
     no_files()?;
     no_other_port(ports)
 }
@@ -71,23 +75,42 @@ fn allow_ports(access: Access, ports: &[u16]) -> Access {
 fn expect(check: &str, outcome: std::result::Result<(), Errno>, expected: &[Errno]) -> Result<()> {
     match outcome {
         Err(errno) if expected.contains(&errno) => Ok(()),
-        Err(errno) => Err(Error::NotLocked { check: check.to_owned(), found: errno.to_string() }),
-        Ok(()) => Err(Error::NotLocked { check: check.to_owned(), found: "success".to_owned() }),
+        Err(errno) => Err(Error::NotLocked {
+            check: check.to_owned(),
+            found: errno.to_string(),
+        }),
+        Ok(()) => Err(Error::NotLocked {
+            check: check.to_owned(),
+            found: "success".to_owned(),
+        }),
     }
 }
 
 /// Neither Landlock (EACCES) nor the filter (EACCES, EPERM) may let a directory be opened.
 fn no_files() -> Result<()> {
-    let outcome = std::fs::File::open("/").map(drop).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)));
+    let outcome = std::fs::File::open("/")
+        .map(drop)
+        .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)));
     expect("opening / must be refused", outcome, &[Errno::EACCES, Errno::EPERM])
 }
 
 /// A port that is not allowed is refused before anything leaves.
 fn no_other_port(ports: &[u16]) -> Result<()> {
-    let Some(port) = (1..=u16::MAX).find(|port| !ports.contains(port)) else { return Ok(()) };
-    let socket = socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
-        .map_err(|errno| Error::NotLocked { check: "a TCP socket must be possible".to_owned(), found: errno.to_string() })?;
+    let Some(port) = (1..=u16::MAX).find(|port| !ports.contains(port)) else {
+        return Ok(());
+    };
+    let socket =
+        socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(|errno| {
+            Error::NotLocked {
+                check: "a TCP socket must be possible".to_owned(),
+                found: errno.to_string(),
+            }
+        })?;
     let to = SockaddrStorage::from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let outcome = socket::connect(socket.as_raw_fd(), &to);
-    expect(&format!("connecting to port {port} must be refused"), outcome, &[Errno::EACCES])
+    expect(
+        &format!("connecting to port {port} must be refused"),
+        outcome,
+        &[Errno::EACCES],
+    )
 }

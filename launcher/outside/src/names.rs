@@ -50,16 +50,22 @@ impl Name {
         if text.len() > MAX_HOST {
             return Err(BadName::TooLong);
         }
-        if let Some(byte) = text.bytes().find(|b| !(b.is_ascii_alphanumeric() || *b == b'-' || *b == b'.')) {
+        if let Some(byte) = text
+            .bytes()
+            .find(|b| !(b.is_ascii_alphanumeric() || *b == b'-' || *b == b'.'))
+        {
             return Err(BadName::Byte(byte));
         }
-        let well_formed = |label: &str| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-');
+        let well_formed =
+            |label: &str| (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-');
         if !text.split('.').all(well_formed) {
             return Err(BadName::Label);
         }
         let name = text.to_ascii_lowercase();
         let last = name.rsplit('.').next().unwrap_or_default();
-        let hexadecimal = last.strip_prefix("0x").is_some_and(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+        let hexadecimal = last
+            .strip_prefix("0x")
+            .is_some_and(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
         if hexadecimal || last.bytes().all(|b| b.is_ascii_digit()) {
             return Err(BadName::Number);
         }
@@ -79,7 +85,9 @@ impl Name {
     }
 
     fn is_or_below(&self, suffix: &str) -> bool {
-        self.0.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        self.0
+            .strip_suffix(suffix)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
 }
 
@@ -210,14 +218,29 @@ mod tests {
             seen += 1;
         }
         assert!(seen >= 20, "only {seen} patterns were read");
-        for host in ["router", "intranet", "a.b.LOCALHOST.", "printer.local", "x.localtest.me", "1.0.0.127.in-addr.arpa"] {
+        for host in [
+            "router",
+            "intranet",
+            "a.b.LOCALHOST.",
+            "printer.local",
+            "x.localtest.me",
+            "1.0.0.127.in-addr.arpa",
+        ] {
             assert!(!is_public(&name(host)), "{host}");
         }
     }
 
     #[test]
     fn other_names_are_public() {
-        for host in ["example.com", "docs.rs", "notlocalhost.com", "mylocal.org", "local.example.com", "homes.net", "a.xn--p1ai"] {
+        for host in [
+            "example.com",
+            "docs.rs",
+            "notlocalhost.com",
+            "mylocal.org",
+            "local.example.com",
+            "homes.net",
+            "a.xn--p1ai",
+        ] {
             assert!(is_public(&name(host)), "{host}");
         }
     }

@@ -60,10 +60,19 @@ fn parse(bytes: &[u8]) -> Result<SocketAddr, Errno> {
     }
     let port = u16::from_be_bytes([bytes[2], bytes[3]]);
     match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
-        nix::libc::AF_INET => Ok(SocketAddr::from((Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]), port))),
+        nix::libc::AF_INET => Ok(SocketAddr::from((
+            Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]),
+            port,
+        ))),
         nix::libc::AF_INET6 => {
-            let ip = bytes.get(8..SOCKADDR_IN6_SHORT).and_then(|b| <[u8; 16]>::try_from(b).ok()).ok_or(Errno::EINVAL)?;
-            let scope = bytes.get(24..SOCKADDR_IN6).and_then(|b| <[u8; 4]>::try_from(b).ok()).map_or(0, u32::from_ne_bytes);
+            let ip = bytes
+                .get(8..SOCKADDR_IN6_SHORT)
+                .and_then(|b| <[u8; 16]>::try_from(b).ok())
+                .ok_or(Errno::EINVAL)?;
+            let scope = bytes
+                .get(24..SOCKADDR_IN6)
+                .and_then(|b| <[u8; 4]>::try_from(b).ok())
+                .map_or(0, u32::from_ne_bytes);
             // Only link-local addresses have a zone, and those are never granted.
             if scope != 0 {
                 return Err(Errno::ENETUNREACH);
@@ -79,21 +88,54 @@ mod tests {
     use super::*;
 
     fn request(args: [u64; 6]) -> Request {
-        Request { id: 1, pid: std::process::id() as i32, nr: 0, args }
+        Request {
+            id: 1,
+            pid: std::process::id() as i32,
+            nr: 0,
+            args,
+        }
     }
 
     #[test]
     fn only_tcp_sockets_are_made() {
         let call = |d: i64, t: i64, p: i64| socket(&request([d as u64, t as u64, p as u64, 0, 0, 0]));
         let (none, all) = (SockFlag::empty(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK);
-        assert_eq!(call(2, 1, 0), Ok(NewSocket { family: AddressFamily::Inet, flags: none }));
-        assert_eq!(call(10, 1 | 0o2004000, 6), Ok(NewSocket { family: AddressFamily::Inet6, flags: all }));
+        assert_eq!(
+            call(2, 1, 0),
+            Ok(NewSocket {
+                family: AddressFamily::Inet,
+                flags: none
+            })
+        );
+        assert_eq!(
+            call(10, 1 | 0o2004000, 6),
+            Ok(NewSocket {
+                family: AddressFamily::Inet6,
+                flags: all
+            })
+        );
         // The high half of the registers is not part of an int.
-        assert_eq!(call(2 | 1 << 32, 1 | 7 << 40, -1 << 32), Ok(NewSocket { family: AddressFamily::Inet, flags: none }));
+        assert_eq!(
+            call(2 | 1 << 32, 1 | 7 << 40, -1 << 32),
+            Ok(NewSocket {
+                family: AddressFamily::Inet,
+                flags: none
+            })
+        );
         for family in [0, 1, 16, 17, 38, 40, -1] {
             assert_eq!(call(family, 1, 0), Err(Errno::EAFNOSUPPORT), "{family}");
         }
-        for (kind, protocol) in [(2, 0), (2, 17), (3, 1), (5, 132), (1, 132), (1, 262), (1, 1), (1, -1), (10, 0)] {
+        for (kind, protocol) in [
+            (2, 0),
+            (2, 17),
+            (3, 1),
+            (5, 132),
+            (1, 132),
+            (1, 262),
+            (1, 1),
+            (1, -1),
+            (10, 0),
+        ] {
             assert_eq!(call(2, kind, protocol), Err(Errno::EACCES), "{kind} {protocol}");
         }
         assert_eq!(call(2, 1 | 1 << 5, 0), Err(Errno::EINVAL));
@@ -152,7 +194,10 @@ mod tests {
         let at = bytes.as_ptr() as u64;
         let read = |address: u64, length: i64| address_of(address, length as u64);
         assert_eq!(read(at, 16), Ok("127.0.0.1:8080".parse().expect("an address")));
-        assert_eq!(read(at, 16 | 5 << 32), Ok("127.0.0.1:8080".parse().expect("an address")));
+        assert_eq!(
+            read(at, 16 | 5 << 32),
+            Ok("127.0.0.1:8080".parse().expect("an address"))
+        );
         assert_eq!(read(at, 15), Err(Errno::EINVAL));
         assert_eq!(read(at, -1), Err(Errno::EINVAL));
         assert_eq!(read(at, 129), Err(Errno::EINVAL));

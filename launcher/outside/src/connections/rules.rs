@@ -84,19 +84,31 @@ impl Pins {
     }
 
     fn names_of(&self, ip: IpAddr) -> impl Iterator<Item = &Name> {
-        self.0.iter().filter(move |(_, ips)| ips.iter().any(|i| i.to_canonical() == ip)).map(|(name, _)| name)
+        self.0
+            .iter()
+            .filter(move |(_, ips)| ips.iter().any(|i| i.to_canonical() == ip))
+            .map(|(name, _)| name)
     }
 }
 
 impl Rules {
     /// Reads the rules of a start message.
     pub(crate) fn new(start: &WebStart) -> Result<Self, BadException> {
-        let mut rules = Self { ports: start.ports.iter().copied().collect(), addresses: BTreeSet::new(), names: BTreeSet::new() };
+        let mut rules = Self {
+            ports: start.ports.iter().copied().collect(),
+            addresses: BTreeSet::new(),
+            names: BTreeSet::new(),
+        };
         for HostPort { host, port } in &start.private {
             match Host::parse(host) {
                 Ok(Host::Literal(ip)) => rules.addresses.insert((ip, *port)),
                 Ok(Host::Name(name)) => rules.names.insert((name, *port)),
-                Err(why) => return Err(BadException { host: host.clone(), why }),
+                Err(why) => {
+                    return Err(BadException {
+                        host: host.clone(),
+                        why,
+                    });
+                }
             };
         }
         Ok(rules)
@@ -105,7 +117,13 @@ impl Rules {
     /// Every port that some connection may be granted to; what Landlock is told.
     pub(crate) fn all_ports(&self) -> Vec<u16> {
         let exceptions = self.addresses.iter().map(|e| e.1).chain(self.names.iter().map(|e| e.1));
-        self.ports.iter().copied().chain(exceptions).collect::<BTreeSet<_>>().into_iter().collect()
+        self.ports
+            .iter()
+            .copied()
+            .chain(exceptions)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     fn is_exception(&self, name: &Name) -> bool {
@@ -117,7 +135,9 @@ impl Rules {
         if self.is_exception(name) || names::is_public(name) {
             return Ok(());
         }
-        Err(format!("{name} is a name of the local network; only hosts that your policy lists under private may be asked for"))
+        Err(format!(
+            "{name} is a name of the local network; only hosts that your policy lists under private may be asked for"
+        ))
     }
 
     /// Whether the addresses of a name may be used: all of them, or none.
@@ -130,7 +150,9 @@ impl Rules {
                 return Err(format!("{name} has the address {ip}, which is not public: {why}"));
             }
             if near.is_near(*ip) {
-                return Err(format!("{name} has the address {ip}, which belongs to this host or its local network"));
+                return Err(format!(
+                    "{name} has the address {ip}, which belongs to this host or its local network"
+                ));
             }
         }
         Ok(())
@@ -142,11 +164,20 @@ impl Rules {
             return Ok(());
         }
         address::public(ip).map_err(|why| format!("{ip} is not public: {why}"))?;
-        if near.is_near(ip) { Err(format!("{ip} belongs to this host or its local network")) } else { Ok(()) }
+        if near.is_near(ip) {
+            Err(format!("{ip} belongs to this host or its local network"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Decides on one connection. On success, the name it is made for; none for a literal address.
-    pub(crate) fn connect<'a>(&self, to: SocketAddr, pins: &'a Pins, near: &mut dyn Near) -> Result<Option<&'a Name>, Refusal> {
+    pub(crate) fn connect<'a>(
+        &self,
+        to: SocketAddr,
+        pins: &'a Pins,
+        near: &mut dyn Near,
+    ) -> Result<Option<&'a Name>, Refusal> {
         let (ip, port) = (to.ip().to_canonical(), to.port());
         let of_port = |name: &Name| self.names.contains(&(name.clone(), port));
         if let Some(name) = pins.names_of(ip).find(|name| of_port(name)) {

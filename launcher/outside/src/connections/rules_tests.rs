@@ -33,9 +33,17 @@ impl Near for Blind {
 fn rules(private: &[&str]) -> Rules {
     let split = |p: &&str| {
         let (host, port) = p.rsplit_once(':').expect("host:port");
-        HostPort { host: host.to_owned(), port: port.parse().expect("a port") }
+        HostPort {
+            host: host.to_owned(),
+            port: port.parse().expect("a port"),
+        }
     };
-    let start = WebStart { nameservers: vec![], private: private.iter().map(split).collect(), ports: vec![80, 443], parallel: 1 };
+    let start = WebStart {
+        nameservers: vec![],
+        private: private.iter().map(split).collect(),
+        ports: vec![80, 443],
+        parallel: 1,
+    };
     Rules::new(&start).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -63,9 +71,18 @@ fn pins(pairs: &[(&str, &[&str])]) -> Pins {
 fn public_addresses_are_granted_and_named() {
     let pins = pins(&[("example.com", &["1.1.1.1", "2606:4700::1111"])]);
     let r = rules(&[]);
-    assert_eq!(r.connect(to("1.1.1.1:443"), &pins, &mut Here), Ok(Some(&name("example.com"))));
-    assert_eq!(r.connect(to("[::ffff:1.1.1.1]:80"), &pins, &mut Here), Ok(Some(&name("example.com"))));
-    assert_eq!(r.connect(to("[2606:4700::1111]:443"), &pins, &mut Here), Ok(Some(&name("example.com"))));
+    assert_eq!(
+        r.connect(to("1.1.1.1:443"), &pins, &mut Here),
+        Ok(Some(&name("example.com")))
+    );
+    assert_eq!(
+        r.connect(to("[::ffff:1.1.1.1]:80"), &pins, &mut Here),
+        Ok(Some(&name("example.com")))
+    );
+    assert_eq!(
+        r.connect(to("[2606:4700::1111]:443"), &pins, &mut Here),
+        Ok(Some(&name("example.com")))
+    );
     assert_eq!(r.connect(to("8.8.8.8:443"), &pins, &mut Here), Ok(None), "a literal");
 }
 
@@ -74,7 +91,11 @@ fn other_ports_are_refused() {
     let pins = pins(&[("example.com", &["1.1.1.1"])]);
     for port in [0, 22, 25, 53, 6379, 8443, 65535] {
         let address = SocketAddr::new(ips(&["1.1.1.1"])[0], port);
-        assert_eq!(rules(&[]).connect(address, &pins, &mut Here), Err(Refusal::Port), "{port}");
+        assert_eq!(
+            rules(&[]).connect(address, &pins, &mut Here),
+            Err(Refusal::Port),
+            "{port}"
+        );
     }
 }
 
@@ -82,13 +103,31 @@ fn other_ports_are_refused() {
 fn addresses_of_this_host_and_its_links_are_refused_although_public() {
     let r = rules(&[]);
     let pins = pins(&[("own.example.com", &["93.184.216.34"])]);
-    for address in ["93.184.216.34:443", "[::ffff:93.184.216.34]:443", "81.2.69.142:80", "[2606:2800::34]:443"] {
-        assert_eq!(r.connect(to(address), &pins, &mut Here), Err(Refusal::Private), "{address}");
-        assert!(r.connect(to(address), &pins, &mut Nowhere).is_ok(), "{address} would be granted elsewhere");
+    for address in [
+        "93.184.216.34:443",
+        "[::ffff:93.184.216.34]:443",
+        "81.2.69.142:80",
+        "[2606:2800::34]:443",
+    ] {
+        assert_eq!(
+            r.connect(to(address), &pins, &mut Here),
+            Err(Refusal::Private),
+            "{address}"
+        );
+        assert!(
+            r.connect(to(address), &pins, &mut Nowhere).is_ok(),
+            "{address} would be granted elsewhere"
+        );
     }
     assert_eq!(r.connect(to("1.1.1.1:443"), &pins, &mut Blind), Err(Refusal::Private));
-    assert!(r.judge(&name("own.example.com"), &ips(&["93.184.216.34"]), &mut Here).is_err());
-    assert!(r.judge(&name("own.example.com"), &ips(&["93.184.216.34"]), &mut Nowhere).is_ok());
+    assert!(
+        r.judge(&name("own.example.com"), &ips(&["93.184.216.34"]), &mut Here)
+            .is_err()
+    );
+    assert!(
+        r.judge(&name("own.example.com"), &ips(&["93.184.216.34"]), &mut Nowhere)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -96,7 +135,15 @@ fn a_name_is_refused_if_any_of_its_addresses_is() {
     let r = rules(&[]);
     let n = name("rebind.example.com");
     assert_eq!(r.judge(&n, &ips(&["1.1.1.1", "2606:4700::1111"]), &mut Here), Ok(()));
-    for bad in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254", "::ffff:127.0.0.1", "64:ff9b::7f00:1"] {
+    for bad in [
+        "127.0.0.1",
+        "10.0.0.1",
+        "169.254.169.254",
+        "::1",
+        "fd00:ec2::254",
+        "::ffff:127.0.0.1",
+        "64:ff9b::7f00:1",
+    ] {
         let error = r.judge(&n, &ips(&["1.1.1.1", bad]), &mut Here).expect_err(bad);
         assert!(error.contains(bad) && error.contains("not public"), "{error}");
     }
@@ -114,7 +161,11 @@ fn exceptions_are_exact() {
     let r = rules(&["127.0.0.1:8080", "[::1]:9000", "dev.lan:3000"]);
     let none = Pins::default();
     assert_eq!(r.connect(to("127.0.0.1:8080"), &none, &mut Here), Ok(None));
-    assert_eq!(r.connect(to("[::ffff:127.0.0.1]:8080"), &none, &mut Here), Ok(None), "the same place");
+    assert_eq!(
+        r.connect(to("[::ffff:127.0.0.1]:8080"), &none, &mut Here),
+        Ok(None),
+        "the same place"
+    );
     assert_eq!(r.connect(to("[::1]:9000"), &none, &mut Here), Ok(None));
     assert_eq!(r.connect(to("127.0.0.1:8081"), &none, &mut Here), Err(Refusal::Port));
     assert_eq!(r.connect(to("127.0.0.1:80"), &none, &mut Here), Err(Refusal::Private));
@@ -123,8 +174,14 @@ fn exceptions_are_exact() {
     // By name: only once it was asked for, only its addresses, only the port.
     assert_eq!(r.connect(to("192.168.7.7:3000"), &none, &mut Here), Err(Refusal::Port));
     let asked = pins(&[("dev.lan", &["192.168.7.7"]), ("example.com", &["192.168.7.8"])]);
-    assert_eq!(r.connect(to("192.168.7.7:3000"), &asked, &mut Here), Ok(Some(&name("dev.lan"))));
-    assert_eq!(r.connect(to("192.168.7.7:443"), &asked, &mut Here), Err(Refusal::Private));
+    assert_eq!(
+        r.connect(to("192.168.7.7:3000"), &asked, &mut Here),
+        Ok(Some(&name("dev.lan")))
+    );
+    assert_eq!(
+        r.connect(to("192.168.7.7:443"), &asked, &mut Here),
+        Err(Refusal::Private)
+    );
     assert_eq!(r.connect(to("192.168.7.8:3000"), &asked, &mut Here), Err(Refusal::Port));
     assert_eq!(r.may_ask(&name("dev.lan")), Ok(()));
     assert!(r.may_ask(&name("other.lan")).is_err());
@@ -135,8 +192,16 @@ fn exceptions_are_exact() {
 
 #[test]
 fn an_exception_that_is_no_host_is_named() {
-    let private = vec![HostPort { host: "127.1".into(), port: 1 }];
-    let start = WebStart { nameservers: vec![], private, ports: vec![], parallel: 1 };
+    let private = vec![HostPort {
+        host: "127.1".into(),
+        port: 1,
+    }];
+    let start = WebStart {
+        nameservers: vec![],
+        private,
+        ports: vec![],
+        parallel: 1,
+    };
     let error = Rules::new(&start).expect_err("no host").to_string();
     assert!(error.contains("127.1"), "{error}");
 }
@@ -148,11 +213,15 @@ fn samples(range: &str) -> Vec<IpAddr> {
     match base.parse().expect("an address") {
         IpAddr::V4(ip) => {
             let host = u32::MAX.checked_shr(length).unwrap_or(0);
-            [0, 1, host / 2, host].map(|n| IpAddr::from((ip.to_bits() | (n & host)).to_be_bytes())).to_vec()
+            [0, 1, host / 2, host]
+                .map(|n| IpAddr::from((ip.to_bits() | (n & host)).to_be_bytes()))
+                .to_vec()
         }
         IpAddr::V6(ip) => {
             let host = u128::MAX.checked_shr(length).unwrap_or(0);
-            [0, 1, host / 2, host].map(|n| Ipv6Addr::from_bits(ip.to_bits() | (n & host)).into()).to_vec()
+            [0, 1, host / 2, host]
+                .map(|n| Ipv6Addr::from_bits(ip.to_bits() | (n & host)).into())
+                .to_vec()
         }
     }
 }
@@ -173,7 +242,11 @@ fn no_address_of_a_special_range_is_reached() {
         for ip in samples(range) {
             for port in [80, 443] {
                 let address = SocketAddr::new(ip, port);
-                assert_eq!(r.connect(address, &Pins::default(), &mut Nowhere), Err(Refusal::Private), "{address} of {range}");
+                assert_eq!(
+                    r.connect(address, &Pins::default(), &mut Nowhere),
+                    Err(Refusal::Private),
+                    "{address} of {range}"
+                );
             }
         }
     }
@@ -187,7 +260,11 @@ fn no_address_of_a_special_range_is_reached() {
         ("::ffff:1.1.1.1", true),
     ] {
         let address = SocketAddr::new(ips(&[v6])[0], 443);
-        assert_eq!(r.connect(address, &Pins::default(), &mut Nowhere).is_ok(), reached, "{v6}");
+        assert_eq!(
+            r.connect(address, &Pins::default(), &mut Nowhere).is_ok(),
+            reached,
+            "{v6}"
+        );
     }
 }
 
@@ -211,7 +288,9 @@ fn vectors_are_judged_as_they_say() {
         let (url, verdict) = line.split_once('\t').expect("a vector");
         let Some(host) = host_of(url) else { continue };
         let granted = match Host::parse(host) {
-            Ok(Host::Literal(ip)) => r.connect(SocketAddr::new(ip, 80), &Pins::default(), &mut Nowhere).is_ok(),
+            Ok(Host::Literal(ip)) => r
+                .connect(SocketAddr::new(ip, 80), &Pins::default(), &mut Nowhere)
+                .is_ok(),
             Ok(Host::Name(n)) => r.may_ask(&n).is_ok(),
             // Never reaches a name server nor a socket in this form.
             Err(_) => false,

@@ -33,7 +33,11 @@ fn errno(e: &std::io::Error) -> Errno {
 /// The inode behind a descriptor, if it is a socket.
 fn inode(file: &File) -> Result<u64, Errno> {
     let meta = file.metadata().map_err(|e| errno(&e))?;
-    if meta.file_type().is_socket() { Ok(meta.ino()) } else { Err(Errno::ENOTSOCK) }
+    if meta.file_type().is_socket() {
+        Ok(meta.ino())
+    } else {
+        Err(Errno::ENOTSOCK)
+    }
 }
 
 impl Sockets {
@@ -57,7 +61,10 @@ impl Sockets {
             return Err(Errno::EBADF);
         }
         let path = format!("/proc/{tid}/fd/{number}");
-        let open = File::options().read(true).custom_flags(nix::libc::O_PATH | nix::libc::O_CLOEXEC).open(path);
+        let open = File::options()
+            .read(true)
+            .custom_flags(nix::libc::O_PATH | nix::libc::O_CLOEXEC)
+            .open(path);
         let file = open.map_err(|e| match errno(&e) {
             Errno::ENOENT => Errno::EBADF,
             _ => Errno::EACCES,
@@ -102,7 +109,10 @@ impl Connecting {
             socket::connect(number, &to).map_or_else(|e| e as i32 as u8, |()| 0)
         });
         match child {
-            Ok(child) => Ok(Self { child, since: Instant::now() }),
+            Ok(child) => Ok(Self {
+                child,
+                since: Instant::now(),
+            }),
             Err(_) => Err(Errno::EAGAIN),
         }
     }

@@ -26,7 +26,13 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Starts with the first address.
     pub(super) fn start(addresses: Vec<SocketAddr>, now: Instant) -> Self {
-        Self { left: addresses.into(), open: Vec::new(), next: now, end: now + CONNECT_TIME, failed: Errno::EADDRNOTAVAIL }
+        Self {
+            left: addresses.into(),
+            open: Vec::new(),
+            next: now,
+            end: now + CONNECT_TIME,
+            failed: Errno::EADDRNOTAVAIL,
+        }
     }
 
     /// The sockets that become writable once they are connected or have failed.
@@ -36,7 +42,11 @@ impl Attempt {
 
     /// When [`Attempt::advance`] has to be called at the latest.
     pub(super) fn deadline(&self) -> Instant {
-        if self.left.is_empty() { self.end } else { self.next.min(self.end) }
+        if self.left.is_empty() {
+            self.end
+        } else {
+            self.next.min(self.end)
+        }
     }
 
     /// Goes on; the outcome, if there is one.
@@ -56,7 +66,9 @@ impl Attempt {
                     }
                     Err(errno) => self.failed = errno,
                 },
-                None if self.open.is_empty() && self.left.is_empty() => return Some(Err(self.failed.desc().to_lowercase())),
+                None if self.open.is_empty() && self.left.is_empty() => {
+                    return Some(Err(self.failed.desc().to_lowercase()));
+                }
                 None => return None,
             }
         }
@@ -81,7 +93,11 @@ impl Attempt {
 }
 
 fn connect(to: SocketAddr) -> Result<OwnedFd, Errno> {
-    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let family = if to.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket::socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
     socket::setsockopt(&socket, sockopt::TcpNoDelay, &true)?;
@@ -121,7 +137,10 @@ mod tests {
             if let Some(outcome) = attempt.advance(Instant::now()) {
                 return (outcome, start.elapsed());
             }
-            let mut entries: Vec<PollFd<'_>> = attempt.sockets().map(|fd| PollFd::new(fd, PollFlags::POLLOUT)).collect();
+            let mut entries: Vec<PollFd<'_>> = attempt
+                .sockets()
+                .map(|fd| PollFd::new(fd, PollFlags::POLLOUT))
+                .collect();
             poll(&mut entries, crate::resolver::until(Some(attempt.deadline()))).expect("poll");
         }
     }
@@ -139,7 +158,8 @@ mod tests {
 
     /// A listener whose queue is full: further connections are never answered.
     fn stalled() -> (OwnedFd, Vec<OwnedFd>, SocketAddr) {
-        let socket = socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+        let socket =
+            socket::socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(any)).expect("bind");
         socket::listen(&socket, socket::Backlog::new(0).expect("a backlog")).expect("listen");
@@ -177,7 +197,11 @@ mod tests {
         let start = Instant::now();
         let mut attempt = Attempt::start(vec![silent], start);
         assert!(attempt.advance(start).is_none());
-        assert!(attempt.advance(start + CONNECT_TIME - Duration::from_millis(1)).is_none());
+        assert!(
+            attempt
+                .advance(start + CONNECT_TIME - Duration::from_millis(1))
+                .is_none()
+        );
         let outcome = attempt.advance(start + CONNECT_TIME).expect("over").map(drop);
         assert_eq!(outcome, Err("no connection within 10 seconds".to_owned()));
     }

@@ -5,7 +5,7 @@ mod attempt;
 mod upstream;
 
 use crate::lock;
-use crate::resolver::{Client, ClientError, DNS_PORT, until};
+use crate::resolver::{Client, ClientError, DNS_PORT, Starting, until};
 use attempt::Attempt;
 use nix::poll::{PollFd, PollFlags, poll};
 use picktwo_confine::channel::Channel;
@@ -72,7 +72,9 @@ impl std::fmt::Display for End {
             Self::NoGatewayChannel => f.write_str("the start message came without the gateway's channel"),
             Self::Gateway(code) => write!(f, "the gateway ended with exit code {code}"),
             Self::Message(e) => e.fmt(f),
-            Self::UnknownUpstream(index) => write!(f, "the gateway asked for upstream {index}, which is not configured"),
+            Self::UnknownUpstream(index) => {
+                write!(f, "the gateway asked for upstream {index}, which is not configured")
+            }
             Self::Upstream(e) => e.fmt(f),
             Self::Confine(e) => e.fmt(f),
             Self::Resolver(e) => e.fmt(f),
@@ -96,7 +98,9 @@ from!(MessageError => Message, BadUpstream => Upstream, picktwo_confine::Error =
 /// answers [`FromModel`], and connects on the gateway's request until the channel is closed.
 #[must_use]
 pub fn main_role() -> ExitCode {
-    let Ok(channel) = Channel::from_parent() else { return ExitCode::FAILURE };
+    let Ok(channel) = Channel::from_parent() else {
+        return ExitCode::FAILURE;
+    };
     let ended = match start(&channel) {
         Ok(mut model) => model.serve(),
         Err(e) => Err(e),
@@ -118,20 +122,35 @@ fn start(launcher: &Channel) -> Result<Model<'_>, End> {
     let mut fds = launcher.recv(&mut bytes)?.ok_or(End::Closed)?;
     let start: ModelStart = decode(&bytes)?;
     let gateway_end: OwnedFd = fds.pop().ok_or(End::NoGatewayChannel)?;
-    let upstreams = start.upstreams.iter().map(Upstream::new).collect::<Result<Vec<_>, _>>()?;
+    let upstreams = start
+        .upstreams
+        .iter()
+        .map(Upstream::new)
+        .collect::<Result<Vec<_>, _>>()?;
     let exe = process::own_executable()?;
     let mut ports: Vec<u16> = upstreams.iter().map(Upstream::port).collect();
     ports.sort_unstable();
     ports.dedup();
     lock::family(&[ports.as_slice(), &[DNS_PORT]].concat())?;
     let named = upstreams.iter().any(|u| u.name().is_some());
-    let resolver = named.then(|| Client::start(exe.as_fd(), &start.nameservers)).transpose()?;
+    let resolver = named
+        .then(|| Client::start(exe.as_fd(), &start.nameservers))
+        .transpose()?;
     let (child, gateway) = process::spawn_role(Role::Gateway, exe.as_fd())?;
     gateway.send(&encode(&GatewayChannel {})?, &[gateway_end.as_fd()])?;
     drop((gateway_end, exe));
+    // Everybody locks at the same time: a session waits for the slowest only.
     lock::network(Role::OutsideModel, None, &ports)?;
+    let resolver = resolver.map(Starting::ready).transpose()?;
     launcher.send(&encode(&FromModel::Ready)?, &[])?;
-    Ok(Model { launcher, gateway, child, resolver, upstreams, pending: VecDeque::new() })
+    Ok(Model {
+        launcher,
+        gateway,
+        child,
+        resolver,
+        upstreams,
+        pending: VecDeque::new(),
+    })
 }
 
 struct Model<'a> {
@@ -211,7 +230,12 @@ impl Model<'_> {
             Err(e) => return Err(End::Poll(e)),
         }
         let at = |index: usize| entries[index].revents().is_some_and(|events| !events.is_empty());
-        Ok(Ready { launcher: at(0), gateway_process: at(1), gateway: at(2), resolver: self.resolver.is_some() && at(3) })
+        Ok(Ready {
+            launcher: at(0),
+            gateway_process: at(1),
+            gateway: at(2),
+            resolver: self.resolver.is_some() && at(3),
+        })
     }
 
     fn request(&mut self) -> Result<(), End> {
@@ -219,7 +243,13 @@ impl Model<'_> {
         match self.gateway.try_recv(&mut bytes) {
             Ok(Some(_)) => {}
             // Its exit code follows.
-            Ok(None) => return self.child.wait().map_err(End::from).and_then(|exit| Err(End::Gateway(exit.code()))),
+            Ok(None) => {
+                return self
+                    .child
+                    .wait()
+                    .map_err(End::from)
+                    .and_then(|exit| Err(End::Gateway(exit.code())));
+            }
             Err(e) if e.errno() == Some(Errno::EAGAIN) => return Ok(()),
             Err(e) => return Err(e.into()),
         }
@@ -256,10 +286,16 @@ impl Model<'_> {
 
     /// Sends what is done, in the order of the requests.
     fn answer(&mut self) -> Result<(), End> {
-        while let Some(Pending { state: State::Done(outcome), .. }) = self.pending.front() {
+        while let Some(Pending {
+            state: State::Done(outcome),
+            ..
+        }) = self.pending.front()
+        {
             match outcome {
                 Ok(socket) => self.gateway.send(&encode(&Connected::Socket)?, &[socket.as_fd()])?,
-                Err(reason) => self.gateway.send(&encode(&Connected::Failed { reason: reason.clone() })?, &[])?,
+                Err(reason) => self
+                    .gateway
+                    .send(&encode(&Connected::Failed { reason: reason.clone() })?, &[])?,
             }
             self.pending.pop_front();
         }

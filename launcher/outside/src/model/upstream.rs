@@ -35,8 +35,14 @@ impl std::fmt::Display for Upstream {
 
 impl Upstream {
     pub(super) fn new(address: &UpstreamAddress) -> Result<Self, BadUpstream> {
-        let host = Host::parse(&address.host).map_err(|why| BadUpstream { host: address.host.clone(), why })?;
-        Ok(Self { host, port: address.port })
+        let host = Host::parse(&address.host).map_err(|why| BadUpstream {
+            host: address.host.clone(),
+            why,
+        })?;
+        Ok(Self {
+            host,
+            port: address.port,
+        })
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -88,8 +94,11 @@ impl Upstream {
 /// Why no model API has this address.
 fn never(ip: IpAddr) -> Option<&'static str> {
     // Metadata services of clouds outside the link-local ranges.
-    const METADATA_V4: [Ipv4Addr; 3] =
-        [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
+    const METADATA_V4: [Ipv4Addr; 3] = [
+        Ipv4Addr::new(100, 100, 100, 200),
+        Ipv4Addr::new(168, 63, 129, 16),
+        Ipv4Addr::new(192, 0, 0, 192),
+    ];
     const METADATA_V6: [Ipv6Addr; 3] = [
         Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
         Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
@@ -113,34 +122,62 @@ mod tests {
     use super::*;
 
     fn upstream(host: &str) -> Upstream {
-        Upstream::new(&UpstreamAddress { host: host.to_owned(), port: 443 }).unwrap_or_else(|e| panic!("{e}"))
+        Upstream::new(&UpstreamAddress {
+            host: host.to_owned(),
+            port: 443,
+        })
+        .unwrap_or_else(|e| panic!("{e}"))
     }
 
     fn usable(addresses: &[&str]) -> Result<Vec<String>, String> {
         let addresses: Vec<IpAddr> = addresses.iter().map(|t| t.parse().expect("an address")).collect();
-        upstream("api.example.com").usable(&addresses).map(|a| a.iter().map(SocketAddr::to_string).collect())
+        upstream("api.example.com")
+            .usable(&addresses)
+            .map(|a| a.iter().map(SocketAddr::to_string).collect())
     }
 
     #[test]
     fn literals_and_names_are_told_apart() {
-        assert_eq!(upstream("[::1]").literal(), Some("[::1]:443".parse().expect("an address")));
-        assert_eq!(upstream("169.254.1.1").literal(), Some("169.254.1.1:443".parse().expect("an address")), "as written");
+        assert_eq!(
+            upstream("[::1]").literal(),
+            Some("[::1]:443".parse().expect("an address"))
+        );
+        assert_eq!(
+            upstream("169.254.1.1").literal(),
+            Some("169.254.1.1:443".parse().expect("an address")),
+            "as written"
+        );
         assert_eq!(upstream("127.0.0.1").to_string(), "127.0.0.1:443");
         assert_eq!(upstream("::1").to_string(), "[::1]:443");
         let named = upstream("API.example.com");
-        assert_eq!((named.literal(), named.to_string().as_str()), (None, "api.example.com:443"));
-        assert!(Upstream::new(&UpstreamAddress { host: "a b".into(), port: 1 }).is_err());
+        assert_eq!(
+            (named.literal(), named.to_string().as_str()),
+            (None, "api.example.com:443")
+        );
+        assert!(
+            Upstream::new(&UpstreamAddress {
+                host: "a b".into(),
+                port: 1
+            })
+            .is_err()
+        );
     }
 
     #[test]
     fn kinds_take_turns() {
         let ordered = usable(&["1.1.1.1", "1.1.1.2", "1.1.1.3", "2606:4700::1"]).expect("usable");
-        assert_eq!(ordered, ["[2606:4700::1]:443", "1.1.1.1:443", "1.1.1.2:443", "1.1.1.3:443"]);
+        assert_eq!(
+            ordered,
+            ["[2606:4700::1]:443", "1.1.1.1:443", "1.1.1.2:443", "1.1.1.3:443"]
+        );
     }
 
     #[test]
     fn private_is_the_persons_choice_but_metadata_is_nobodys() {
-        assert_eq!(usable(&["127.0.0.1", "10.0.0.1"]).expect("usable"), ["127.0.0.1:443", "10.0.0.1:443"]);
+        assert_eq!(
+            usable(&["127.0.0.1", "10.0.0.1"]).expect("usable"),
+            ["127.0.0.1:443", "10.0.0.1:443"]
+        );
         assert_eq!(usable(&["::1", "fd00::1"]).expect("usable").len(), 2);
         for bad in [
             "169.254.169.254",
@@ -158,7 +195,11 @@ mod tests {
             "255.255.255.255",
         ] {
             assert!(usable(&[bad]).expect_err(bad).contains(bad), "{bad}");
-            assert_eq!(usable(&[bad, "1.1.1.1"]).expect("one is left"), ["1.1.1.1:443"], "{bad}");
+            assert_eq!(
+                usable(&[bad, "1.1.1.1"]).expect("one is left"),
+                ["1.1.1.1:443"],
+                "{bad}"
+            );
         }
         assert_eq!(usable(&[]), Err("the name has no address".to_owned()));
     }

@@ -60,24 +60,42 @@ impl From<MessageError> for ClientError {
     }
 }
 
-impl Client {
-    /// Starts a resolver and waits until it is locked.
+/// A resolver that was started and locks itself by now.
+pub struct Starting(Client);
+
+impl Starting {
+    /// Waits until the resolver is locked.
     ///
     /// # Errors
-    /// [`ClientError`]; no process is left then.
-    pub fn start(exe: BorrowedFd<'_>, nameservers: &[IpAddr]) -> Result<Self, ClientError> {
-        let (child, channel) = process::spawn_role(Role::Resolver, exe)?;
-        channel.send(&encode(&Start { nameservers: nameservers.to_vec() })?, &[])?;
-        let mut entry = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
+    /// [`ClientError`]: it could not lock itself, or not in time.
+    pub fn ready(self) -> Result<Client, ClientError> {
+        let mut entry = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         if poll(&mut entry, PollTimeout::from(START_MS)) == Ok(0) {
             return Err(ClientError::Late);
         }
         let mut bytes = Vec::new();
-        channel.recv(&mut bytes)?.ok_or(ClientError::Ended)?;
+        self.0.channel.recv(&mut bytes)?.ok_or(ClientError::Ended)?;
         match decode(&bytes)? {
-            Started::Ready => Ok(Self { channel, child }),
+            Started::Ready => Ok(self.0),
             Started::Failed { reason } => Err(ClientError::Failed(reason)),
         }
+    }
+}
+
+impl Client {
+    /// Starts a resolver, without waiting for it.
+    ///
+    /// # Errors
+    /// [`ClientError`] if it cannot be started.
+    pub fn start(exe: BorrowedFd<'_>, nameservers: &[IpAddr]) -> Result<Starting, ClientError> {
+        let (child, channel) = process::spawn_role(Role::Resolver, exe)?;
+        channel.send(
+            &encode(&Start {
+                nameservers: nameservers.to_vec(),
+            })?,
+            &[],
+        )?;
+        Ok(Starting(Self { channel, child }))
     }
 
     /// Process id of the resolver.

@@ -83,13 +83,20 @@ struct Exchange {
 enum Transport {
     Udp(UdpSocket),
     /// What is still to be sent and what has arrived, both with the two bytes of length (RFC 7766 §8).
-    Tcp { stream: TcpStream, out: Vec<u8>, arrived: Vec<u8> },
+    Tcp {
+        stream: TcpStream,
+        out: Vec<u8>,
+        arrived: Vec<u8>,
+    },
 }
 
 impl Lookup {
     /// Starts to ask `servers`, of which there is at least one.
     pub(super) fn start(name: Name, servers: &[SocketAddr], now: Instant) -> Self {
-        let question = |kind| Question { kind, state: attempt(&name, kind, 0, Failure::Unreachable, servers, now) };
+        let question = |kind| Question {
+            kind,
+            state: attempt(&name, kind, 0, Failure::Unreachable, servers, now),
+        };
         let questions = [question(Kind::A), question(Kind::Aaaa)];
         Self { name, questions }
     }
@@ -118,7 +125,9 @@ impl Lookup {
     /// Reads and writes what is possible; starts the next attempt where one has failed.
     pub(super) fn advance(&mut self, servers: &[SocketAddr], now: Instant) {
         for question in &mut self.questions {
-            let State::Asking(exchange) = &mut question.state else { continue };
+            let State::Asking(exchange) = &mut question.state else {
+                continue;
+            };
             let kind = question.kind;
             let tried = exchange.attempt;
             let next = match exchange.step(&self.name, kind) {
@@ -147,7 +156,10 @@ impl Lookup {
         let [State::Done(v4), State::Done(v6)] = [&self.questions[0].state, &self.questions[1].state] else {
             return None;
         };
-        let mut found = Found { addresses: Vec::new(), seconds: u32::MAX };
+        let mut found = Found {
+            addresses: Vec::new(),
+            seconds: u32::MAX,
+        };
         for one in [v4, v6].into_iter().flatten() {
             found.addresses.extend(&one.addresses);
             found.seconds = found.seconds.min(one.seconds);
@@ -173,7 +185,13 @@ fn attempt(name: &Name, kind: Kind, first: usize, reason: Failure, servers: &[So
             && socket.send(&question).is_ok()
         {
             let transport = Transport::Udp(socket);
-            return State::Asking(Box::new(Exchange { attempt, id, question, deadline: now + patience, transport }));
+            return State::Asking(Box::new(Exchange {
+                attempt,
+                id,
+                question,
+                deadline: now + patience,
+                transport,
+            }));
         }
     }
     State::Done(Err(reason))
@@ -186,7 +204,11 @@ fn random_id() -> Option<u16> {
 }
 
 fn open(kind: SockType, server: SocketAddr) -> nix::Result<OwnedFd> {
-    let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let family = if server.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    };
     socket::socket(family, kind, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)
 }
 
@@ -214,7 +236,11 @@ impl Exchange {
         }
         let length = u16::try_from(self.question.len()).map_err(|_| nix::Error::EMSGSIZE)?;
         let out = [&length.to_be_bytes(), self.question.as_slice()].concat();
-        self.transport = Transport::Tcp { stream: stream.into(), out, arrived: Vec::new() };
+        self.transport = Transport::Tcp {
+            stream: stream.into(),
+            out,
+            arrived: Vec::new(),
+        };
         Ok(())
     }
 

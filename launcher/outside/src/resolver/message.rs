@@ -53,13 +53,21 @@ pub(super) fn question(id: u16, name: &Name, kind: Kind) -> Option<Vec<u8>> {
 
 fn question_section(name: &Name, kind: Kind) -> Option<Question<'_>> {
     let name = simple_dns::Name::new(name.as_str()).ok()?;
-    Some(Question::new(name, QTYPE::TYPE(kind.code()), QCLASS::CLASS(CLASS::IN), false))
+    Some(Question::new(
+        name,
+        QTYPE::TYPE(kind.code()),
+        QCLASS::CLASS(CLASS::IN),
+        false,
+    ))
 }
 
 /// Reads what a server sent in answer to the question with `id`.
 pub(super) fn read(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Reply {
     // The parser is safe code; should it panic on some packet, that packet is one more unreadable one.
-    std::panic::catch_unwind(|| parse(bytes, id, name, kind)).ok().flatten().unwrap_or(Reply::Foreign)
+    std::panic::catch_unwind(|| parse(bytes, id, name, kind))
+        .ok()
+        .flatten()
+        .unwrap_or(Reply::Foreign)
 }
 
 fn parse(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Option<Reply> {
@@ -72,7 +80,9 @@ fn parse(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Option<Reply> {
     }
     let packet = Packet::parse(bytes).ok()?;
     let asked = question_section(name, kind)?;
-    let [question] = packet.questions.as_slice() else { return None };
+    let [question] = packet.questions.as_slice() else {
+        return None;
+    };
     if question.qname != asked.qname || question.qtype != asked.qtype || question.qclass != asked.qclass {
         return None;
     }
@@ -97,7 +107,11 @@ fn addresses<'a>(packet: &Packet<'a>, mut owner: simple_dns::Name<'a>) -> Reply 
         owner = target;
     }
     let mut found = Vec::new();
-    for record in packet.answers.iter().filter(|r| r.class == CLASS::IN && r.name == owner) {
+    for record in packet
+        .answers
+        .iter()
+        .filter(|r| r.class == CLASS::IN && r.name == owner)
+    {
         let ip: IpAddr = match &record.rdata {
             RData::A(a) => Ipv4Addr::from_bits(a.address).into(),
             RData::AAAA(a) => Ipv6Addr::from_bits(a.address).into(),
@@ -126,7 +140,13 @@ pub(super) mod tests {
     }
 
     pub(crate) fn a(owner: &'static str, ttl: u32, ip: [u8; 4]) -> ResourceRecord<'static> {
-        record(owner, ttl, RData::A(A { address: u32::from_be_bytes(ip) }))
+        record(
+            owner,
+            ttl,
+            RData::A(A {
+                address: u32::from_be_bytes(ip),
+            }),
+        )
     }
 
     pub(crate) fn alias(owner: &'static str, ttl: u32, target: &'static str) -> ResourceRecord<'static> {
@@ -178,13 +198,19 @@ pub(super) mod tests {
             alias("WWW.example.ORG", 90, "c.example.net"),
         ];
         let bytes = answer(&question, records, RCODE::NoError);
-        assert_eq!(read(&bytes, 77, &name, Kind::A), Reply::Addresses(vec![ip("1.2.3.4"), ip("1.2.3.5")], 50));
+        assert_eq!(
+            read(&bytes, 77, &name, Kind::A),
+            Reply::Addresses(vec![ip("1.2.3.4"), ip("1.2.3.5")], 50)
+        );
     }
 
     #[test]
     fn an_alias_that_circles_has_no_addresses() {
         let (name, question) = ask();
-        let records = vec![alias("www.example.org", 9, "b.org"), alias("b.org", 9, "www.example.org")];
+        let records = vec![
+            alias("www.example.org", 9, "b.org"),
+            alias("b.org", 9, "www.example.org"),
+        ];
         let bytes = answer(&question, records, RCODE::NoError);
         assert_eq!(read(&bytes, 77, &name, Kind::A), Reply::Addresses(vec![], 9));
     }
@@ -198,8 +224,15 @@ pub(super) mod tests {
             record("www.example.org", 9, RData::AAAA(AAAA { address: 1 << 100 })),
         ];
         let bytes = answer(&question, records, RCODE::NoError);
-        assert_eq!(read(&bytes, 77, &name, Kind::A), Reply::Addresses(vec![IpAddr::V6(Ipv6Addr::from_bits(1 << 100))], 9));
-        let bytes = answer(&question, vec![a("www.example.org.example.org", 9, [1, 1, 1, 1])], RCODE::NoError);
+        assert_eq!(
+            read(&bytes, 77, &name, Kind::A),
+            Reply::Addresses(vec![IpAddr::V6(Ipv6Addr::from_bits(1 << 100))], 9)
+        );
+        let bytes = answer(
+            &question,
+            vec![a("www.example.org.example.org", 9, [1, 1, 1, 1])],
+            RCODE::NoError,
+        );
         assert_eq!(read(&bytes, 77, &name, Kind::A), Reply::Addresses(vec![], u32::MAX));
     }
 
@@ -220,10 +253,18 @@ pub(super) mod tests {
         assert!(matches!(read(&good, 77, &name, Kind::A), Reply::Addresses(..)));
         assert_eq!(read(&good, 78, &name, Kind::A), Reply::Foreign, "another id");
         assert_eq!(read(&good, 77, &name, Kind::Aaaa), Reply::Foreign, "another type");
-        assert_eq!(read(&good, 77, &super::tests::name("www.example.com"), Kind::A), Reply::Foreign, "another name");
+        assert_eq!(
+            read(&good, 77, &super::tests::name("www.example.com"), Kind::A),
+            Reply::Foreign,
+            "another name"
+        );
         assert_eq!(read(&question, 77, &name, Kind::A), Reply::Foreign, "a question");
         for length in 0..good.len() {
-            assert_eq!(read(&good[..length], 77, &name, Kind::A), Reply::Foreign, "cut at {length}");
+            assert_eq!(
+                read(&good[..length], 77, &name, Kind::A),
+                Reply::Foreign,
+                "cut at {length}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ mod lookup;
 mod message;
 mod service;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, Starting};
 pub use service::main_role;
 pub(crate) use service::until;
 
@@ -66,7 +66,11 @@ pub fn nameservers_from(text: &str) -> Vec<IpAddr> {
 }
 
 pub(crate) fn failure(host: &str, reason: impl std::fmt::Display) -> Resolved {
-    Resolved { host: host.to_owned(), addresses: Vec::new(), error: Some(reason.to_string()) }
+    Resolved {
+        host: host.to_owned(),
+        addresses: Vec::new(),
+        error: Some(reason.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -90,8 +94,10 @@ nameserver 127.0.0.53
 nameserver 4.4.4.4
 options edns0 trust-ad
 ";
-        let expected: Vec<IpAddr> =
-            ["127.0.0.53", "2606:4700:4700::1111", "1.1.1.1"].iter().map(|t| t.parse().expect("an address")).collect();
+        let expected: Vec<IpAddr> = ["127.0.0.53", "2606:4700:4700::1111", "1.1.1.1"]
+            .iter()
+            .map(|t| t.parse().expect("an address"))
+            .collect();
         assert_eq!(nameservers_from(text), expected);
         assert!(nameservers_from("").is_empty());
     }

@@ -60,7 +60,10 @@ impl From<MessageError> for End {
 /// is closed.
 #[must_use]
 pub fn main_role() -> ExitCode {
-    match Channel::from_parent().map_err(End::from).and_then(|channel| run(&channel)) {
+    match Channel::from_parent()
+        .map_err(End::from)
+        .and_then(|channel| run(&channel))
+    {
         Ok(()) | Err(End::Closed) => ExitCode::SUCCESS,
         Err(e) => {
             // Seen only where somebody runs the role by hand: its standard error is /dev/null otherwise.
@@ -84,7 +87,11 @@ fn run(channel: &Channel) -> Result<(), End> {
     if started != Started::Ready {
         return Ok(());
     }
-    let servers = start.nameservers.into_iter().map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
+    let servers = start
+        .nameservers
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, DNS_PORT))
+        .collect();
     Service::new(servers).serve(channel)
 }
 
@@ -97,7 +104,12 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn new(servers: Vec<SocketAddr>) -> Self {
-        Self { servers, active: Vec::new(), waiting: VecDeque::new(), kept: HashMap::new() }
+        Self {
+            servers,
+            active: Vec::new(),
+            waiting: VecDeque::new(),
+            kept: HashMap::new(),
+        }
     }
 
     /// Answers until the channel is closed or carries something that is no question.
@@ -145,12 +157,20 @@ impl Service {
         };
         if name.is_localhost() {
             let addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-            return Some(Resolved { host: host.to_owned(), addresses, error: None });
+            return Some(Resolved {
+                host: host.to_owned(),
+                addresses,
+                error: None,
+            });
         }
         if let Some((until, addresses)) = self.kept.get(&name)
             && now < *until
         {
-            return Some(Resolved { host: host.to_owned(), addresses: addresses.clone(), error: None });
+            return Some(Resolved {
+                host: host.to_owned(),
+                addresses: addresses.clone(),
+                error: None,
+            });
         }
         if self.servers.is_empty() {
             return Some(failure(host, "no name server is configured"));
@@ -187,7 +207,11 @@ impl Service {
                     if kept.len() < MAX_KEPT {
                         kept.insert(lookup.name.clone(), (until, found.addresses.clone()));
                     }
-                    Resolved { host: host.to_owned(), addresses: found.addresses, error: None }
+                    Resolved {
+                        host: host.to_owned(),
+                        addresses: found.addresses,
+                        error: None,
+                    }
                 }
                 Err(e) => failure(host, e),
             });
@@ -199,7 +223,9 @@ impl Service {
 
 /// A poll timeout that ends not before `deadline`.
 pub(crate) fn until(deadline: Option<Instant>) -> PollTimeout {
-    let Some(deadline) = deadline else { return PollTimeout::NONE };
+    let Some(deadline) = deadline else {
+        return PollTimeout::NONE;
+    };
     let left = deadline.saturating_duration_since(Instant::now()).as_millis() + 1;
     PollTimeout::try_from(left.min(60_000) as i32).unwrap_or(PollTimeout::ZERO)
 }

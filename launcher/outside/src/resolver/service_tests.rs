@@ -61,7 +61,11 @@ impl Fake {
                 stream.read_exact(&mut packet).expect("a question");
                 for reply in script(&packet, asked(&packet), true) {
                     // Piece by piece: the reader has to put them together.
-                    let bytes = [&u16::try_from(reply.len()).expect("short").to_be_bytes(), reply.as_slice()].concat();
+                    let bytes = [
+                        &u16::try_from(reply.len()).expect("short").to_be_bytes(),
+                        reply.as_slice(),
+                    ]
+                    .concat();
                     for piece in bytes.chunks(7) {
                         let _ = stream.write_all(piece);
                         let _ = stream.flush();
@@ -111,16 +115,28 @@ fn ips(texts: &[&str]) -> Vec<IpAddr> {
 #[test]
 fn both_kinds_of_addresses_are_found() {
     let server = Fake::start(|q, t, _| {
-        let aaaa = RData::AAAA(AAAA { address: 0x2606_4700 << 96 | 1 });
+        let aaaa = RData::AAAA(AAAA {
+            address: 0x2606_4700 << 96 | 1,
+        });
         let records = match t {
-            TYPE::A => vec![alias("www.example.org", 60, "cdn.example.net"), a("cdn.example.net", 60, [93, 184, 216, 34])],
+            TYPE::A => vec![
+                alias("www.example.org", 60, "cdn.example.net"),
+                a("cdn.example.net", 60, [93, 184, 216, 34]),
+            ],
             _ => vec![record("www.example.org", 60, aaaa)],
         };
         vec![answer(q, records, RCODE::NoError)]
     });
     let mut service = Service::new(vec![server.address]);
     let answer = resolve(&mut service, "www.example.org");
-    assert_eq!(answer, Resolved { host: "www.example.org".into(), addresses: ips(&["93.184.216.34", "2606:4700::1"]), error: None });
+    assert_eq!(
+        answer,
+        Resolved {
+            host: "www.example.org".into(),
+            addresses: ips(&["93.184.216.34", "2606:4700::1"]),
+            error: None
+        }
+    );
     assert_eq!(server.udp(), 2);
 }
 
@@ -132,8 +148,17 @@ fn an_answer_is_kept_for_its_time_and_no_longer() {
         assert_eq!(resolve(&mut service, "kept.example.org").addresses, ips(&["1.2.3.4"]));
     }
     assert_eq!(server.udp(), 2);
-    assert!(service.ask("kept.example.org", Instant::now() + Duration::from_secs(1)).is_some());
-    assert!(service.ask("kept.example.org", Instant::now() + Duration::from_secs(3)).is_none(), "over");
+    assert!(
+        service
+            .ask("kept.example.org", Instant::now() + Duration::from_secs(1))
+            .is_some()
+    );
+    assert!(
+        service
+            .ask("kept.example.org", Instant::now() + Duration::from_secs(3))
+            .is_none(),
+        "over"
+    );
 }
 
 #[test]
@@ -141,12 +166,18 @@ fn failures_are_told_apart_and_not_kept() {
     let server = Fake::start(|q, _, _| vec![answer(q, vec![], RCODE::NameError)]);
     let mut service = Service::new(vec![server.address]);
     for _ in 0..2 {
-        assert_eq!(resolve(&mut service, "no.example.org").error.as_deref(), Some("no such name"));
+        assert_eq!(
+            resolve(&mut service, "no.example.org").error.as_deref(),
+            Some("no such name")
+        );
     }
     assert_eq!(server.udp(), 4);
     let server = plain(Vec::new);
     let mut service = Service::new(vec![server.address]);
-    assert_eq!(resolve(&mut service, "empty.example.org").error.as_deref(), Some("the name has no address"));
+    assert_eq!(
+        resolve(&mut service, "empty.example.org").error.as_deref(),
+        Some("the name has no address")
+    );
     let answer = resolve(&mut Service::new(vec![]), "a.example.org");
     assert_eq!(answer.error.as_deref(), Some("no name server is configured"));
 }
@@ -157,7 +188,10 @@ fn the_next_server_is_asked_when_one_fails_or_is_silent() {
     let good = plain(|| vec![a("a.example.org", 60, [1, 2, 3, 4])]);
     let mut service = Service::new(vec![broken.address, good.address]);
     assert_eq!(resolve(&mut service, "a.example.org").addresses, ips(&["1.2.3.4"]));
-    let closed = UdpSocket::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
+    let closed = UdpSocket::bind("127.0.0.1:0")
+        .expect("a socket")
+        .local_addr()
+        .expect("bound");
     let mut service = Service::new(vec![closed, silent().address, good.address]);
     let start = Instant::now();
     assert_eq!(resolve(&mut service, "a.example.org").addresses, ips(&["1.2.3.4"]));
@@ -169,7 +203,10 @@ fn silence_ends_in_time() {
     let server = silent();
     let mut service = Service::new(vec![server.address]);
     let start = Instant::now();
-    assert_eq!(resolve(&mut service, "a.example.org").error.as_deref(), Some("no name server answered in time"));
+    assert_eq!(
+        resolve(&mut service, "a.example.org").error.as_deref(),
+        Some("no name server answered in time")
+    );
     assert!((4..6).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     assert_eq!(server.udp(), 4, "two questions, two rounds");
 }
@@ -198,10 +235,30 @@ fn forged_answers_are_ignored() {
             bytes[0] ^= id;
             bytes
         };
-        let other = super::super::message::question(u16::from_be_bytes([q[0], q[1]]), &Name::parse("b.example.org").expect("a name"), super::super::message::Kind::A).expect("a question");
+        let other = super::super::message::question(
+            u16::from_be_bytes([q[0], q[1]]),
+            &Name::parse("b.example.org").expect("a name"),
+            super::super::message::Kind::A,
+        )
+        .expect("a question");
         let other = answer(&other, vec![a("a.example.org", 60, [6, 6, 6, 6])], RCODE::NoError);
-        let good = answer(q, if t == TYPE::A { vec![a("a.example.org", 60, [1, 2, 3, 4])] } else { vec![] }, RCODE::NoError);
-        vec![forged(1), vec![0; 3], other, b"GET / HTTP/1.1\r\n\r\n".to_vec(), forged(128), good]
+        let good = answer(
+            q,
+            if t == TYPE::A {
+                vec![a("a.example.org", 60, [1, 2, 3, 4])]
+            } else {
+                vec![]
+            },
+            RCODE::NoError,
+        );
+        vec![
+            forged(1),
+            vec![0; 3],
+            other,
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            forged(128),
+            good,
+        ]
     });
     let mut service = Service::new(vec![server.address]);
     assert_eq!(resolve(&mut service, "a.example.org").addresses, ips(&["1.2.3.4"]));
@@ -211,12 +268,26 @@ fn forged_answers_are_ignored() {
 fn names_that_are_none_never_reach_a_server() {
     let server = plain(Vec::new);
     let mut service = Service::new(vec![server.address]);
-    for host in ["", "a b", "127.1", "A.example.org", "a.example.org.", "xn--\u{e9}", "a\0b.org"] {
+    for host in [
+        "",
+        "a b",
+        "127.1",
+        "A.example.org",
+        "a.example.org.",
+        "xn--\u{e9}",
+        "a\0b.org",
+    ] {
         let answer = resolve(&mut service, host);
-        assert!(answer.error.is_some() && answer.addresses.is_empty(), "{host:?}: {answer:?}");
+        assert!(
+            answer.error.is_some() && answer.addresses.is_empty(),
+            "{host:?}: {answer:?}"
+        );
     }
     assert_eq!(resolve(&mut service, "localhost").addresses, ips(&["127.0.0.1", "::1"]));
-    assert_eq!(resolve(&mut service, "x.localhost").addresses, ips(&["127.0.0.1", "::1"]));
+    assert_eq!(
+        resolve(&mut service, "x.localhost").addresses,
+        ips(&["127.0.0.1", "::1"])
+    );
     assert_eq!(server.udp(), 0);
 }
 
@@ -232,5 +303,8 @@ fn many_slow_names_do_not_hold_up_each_other_and_are_bounded() {
     assert_eq!(over.error.as_deref(), Some("too many names at once"));
     assert_eq!(service.ask("n3.example.org", now), None, "asked twice, looked up once");
     assert!(service.advance(now).is_empty());
-    assert_eq!((service.active.len(), service.waiting.len()), (MAX_ACTIVE, MAX_WAITING - MAX_ACTIVE));
+    assert_eq!(
+        (service.active.len(), service.waiting.len()),
+        (MAX_ACTIVE, MAX_WAITING - MAX_ACTIVE)
+    );
 }

@@ -3,12 +3,12 @@
 
 mod retrieval;
 
+use crate::connections;
 use crate::connections::rules::Rules;
 use crate::image::image_files;
 use crate::local::{Neighbourhood, OpenError};
 use crate::lock::{self, Image};
 use crate::resolver::{Client, ClientError, DNS_PORT, until};
-use crate::connections;
 use nix::poll::{PollFd, PollFlags, poll};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::{Errno, Role, limits, process};
@@ -82,7 +82,9 @@ from!(MessageError => Message, picktwo_confine::Error => Confine, ClientError =>
 /// the channel is closed.
 #[must_use]
 pub fn main_role() -> ExitCode {
-    let Ok(channel) = Channel::from_parent() else { return ExitCode::FAILURE };
+    let Ok(channel) = Channel::from_parent() else {
+        return ExitCode::FAILURE;
+    };
     let ended = match start(&channel) {
         Ok(mut web) => web.serve(),
         Err(e) => Err(e),
@@ -110,9 +112,14 @@ fn start(channel: &Channel) -> Result<Web<'_>, End> {
     let ports = rules.all_ports();
     lock::family(&[ports.as_slice(), &[DNS_PORT]].concat())?;
     let resolver = Client::start(exe.as_fd(), &start.nameservers)?;
-    let image = Image { program: exe.as_fd(), files: image_files() };
+    let image = Image {
+        program: exe.as_fd(),
+        files: image_files(),
+    };
     lock::network(Role::OutsideWeb, Some(image), &ports)?;
-    near.contains(IpAddr::V4(Ipv4Addr::BROADCAST)).map_err(End::TablesLocked)?;
+    let resolver = resolver.ready()?;
+    near.contains(IpAddr::V4(Ipv4Addr::BROADCAST))
+        .map_err(End::TablesLocked)?;
     channel.send(&encode(&FromWeb::Ready)?, &[])?;
     Ok(Web {
         launcher: channel,
@@ -195,7 +202,12 @@ impl Web<'_> {
             Err(e) => return Err(End::Poll(e)),
         }
         let is_ready = |entry: &PollFd<'_>| entry.revents().is_some_and(|events| !events.is_empty());
-        Ok(entries.iter().zip(sources).filter(|(entry, _)| is_ready(entry)).map(|(_, source)| source).collect())
+        Ok(entries
+            .iter()
+            .zip(sources)
+            .filter(|(entry, _)| is_ready(entry))
+            .map(|(_, source)| source)
+            .collect())
     }
 
     fn launcher_message(&mut self) -> Result<(), End> {

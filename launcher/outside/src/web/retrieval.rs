@@ -126,7 +126,11 @@ impl Retrieval {
         {
             interests.push((Part::Call, listener.as_fd(), PollFlags::POLLIN));
         }
-        interests.extend(self.waiting.iter().map(|w| (Part::Connecting, w.connecting.as_fd(), PollFlags::POLLIN)));
+        interests.extend(
+            self.waiting
+                .iter()
+                .map(|w| (Part::Connecting, w.connecting.as_fd(), PollFlags::POLLIN)),
+        );
         interests
     }
 
@@ -184,7 +188,13 @@ impl Retrieval {
     /// From now on nothing is granted, and what is connected is shut down.
     pub(super) fn revoke(&mut self, launcher: &Channel) -> Result<(), End> {
         self.revoked = true;
-        for Waiting { request, to, host, connecting } in std::mem::take(&mut self.waiting) {
+        for Waiting {
+            request,
+            to,
+            host,
+            connecting,
+        } in std::mem::take(&mut self.waiting)
+        {
             connecting.abandon();
             tell(launcher, &self.connection(host, to, Refusal::Revoked.outcome()))?;
             self.refuse(request, Errno::ENETUNREACH);
@@ -262,7 +272,11 @@ impl Retrieval {
             }
         };
         if let Some(addresses) = self.pins.get(&name) {
-            let answer = Resolved { host, addresses: addresses.to_vec(), error: None };
+            let answer = Resolved {
+                host,
+                addresses: addresses.to_vec(),
+                error: None,
+            };
             self.answer(&answer);
             return Ok(Vec::new());
         }
@@ -278,13 +292,18 @@ impl Retrieval {
         shared: &mut Shared,
         launcher: &Channel,
     ) -> Result<(), End> {
-        let (mine, others) = std::mem::take(&mut self.asked).into_iter().partition(|(name, _)| name.as_str() == host);
+        let (mine, others) = std::mem::take(&mut self.asked)
+            .into_iter()
+            .partition(|(name, _)| name.as_str() == host);
         self.asked = others;
         let mine: Vec<(Name, String)> = mine;
         for (name, spelled) in mine {
             let judged = match outcome {
                 _ if self.revoked => Err(OVER.to_owned()),
-                Ok(addresses) => shared.rules.judge(&name, addresses, &mut shared.near).map(|()| addresses.clone()),
+                Ok(addresses) => shared
+                    .rules
+                    .judge(&name, addresses, &mut shared.near)
+                    .map(|()| addresses.clone()),
                 Err(reason) => Err(format!("{name}: {reason}")),
             };
             if let Ok(addresses) = &judged {
@@ -300,11 +319,22 @@ impl Retrieval {
     /// Tells the launcher, then the retriever.
     fn report(&mut self, host: &str, outcome: Result<Vec<IpAddr>, String>, launcher: &Channel) -> Result<(), End> {
         let answer = match outcome {
-            Ok(addresses) => Resolved { host: host.to_owned(), addresses, error: None },
+            Ok(addresses) => Resolved {
+                host: host.to_owned(),
+                addresses,
+                error: None,
+            },
             Err(reason) => failure(host, reason),
         };
         let host = shortened(host);
-        tell(launcher, &FromWeb::Resolved { id: self.id, host, addresses: answer.addresses.clone() })?;
+        tell(
+            launcher,
+            &FromWeb::Resolved {
+                id: self.id,
+                host,
+                addresses: answer.addresses.clone(),
+            },
+        )?;
         self.answer(&answer);
         Ok(())
     }
@@ -328,8 +358,12 @@ impl Retrieval {
         };
         match request.nr {
             nix::libc::SYS_socket => {
-                let made = if self.revoked { Err(Errno::EACCES) } else { call::socket(&request) }
-                    .and_then(|new| self.sockets.make(new, listener, request.id));
+                let made = if self.revoked {
+                    Err(Errno::EACCES)
+                } else {
+                    call::socket(&request)
+                }
+                .and_then(|new| self.sockets.make(new, listener, request.id));
                 if let Err(errno) = made {
                     self.refuse(request.id, errno);
                 }
@@ -347,7 +381,10 @@ impl Retrieval {
             return Ok(());
         }
         // Everything is read once, from a caller that is valid afterwards. As in the kernel, the descriptor comes first.
-        let read = self.sockets.find(request.pid, request.int(0)).and_then(|s| Ok((s, call::address(request)?)));
+        let read = self
+            .sockets
+            .find(request.pid, request.int(0))
+            .and_then(|s| Ok((s, call::address(request)?)));
         if !self.listener.as_ref().is_some_and(|l| l.valid(request.id)) {
             return Ok(());
         }
@@ -371,7 +408,12 @@ impl Retrieval {
             }
         };
         match self.sockets.connect(socket, to) {
-            Ok(connecting) => self.waiting.push(Waiting { request: request.id, to, host, connecting }),
+            Ok(connecting) => self.waiting.push(Waiting {
+                request: request.id,
+                to,
+                host,
+                connecting,
+            }),
             Err(errno) => {
                 tell(launcher, &self.connection(host, to, &format!("{errno:?}")))?;
                 self.refuse(request.id, errno);
@@ -410,13 +452,22 @@ impl Retrieval {
     }
 
     fn refuse(&mut self, request: u64, errno: Errno) {
-        if self.listener.as_ref().is_some_and(|l| l.reply_errno(request, errno).is_err()) {
+        if self
+            .listener
+            .as_ref()
+            .is_some_and(|l| l.reply_errno(request, errno).is_err())
+        {
             self.kill();
         }
     }
 
     fn connection(&self, host: String, address: SocketAddr, outcome: &str) -> FromWeb {
-        FromWeb::Connection { id: self.id, host, address, outcome: outcome.to_owned() }
+        FromWeb::Connection {
+            id: self.id,
+            host,
+            address,
+            outcome: outcome.to_owned(),
+        }
     }
 }
 

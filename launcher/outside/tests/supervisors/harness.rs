@@ -4,8 +4,8 @@ use super::Test;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;
 use picktwo_confine::channel::Channel;
-use picktwo_confine::process::{self, Child, Exit};
 use picktwo_confine::namespace;
+use picktwo_confine::process::{self, Child, Exit};
 use serde::de::DeserializeOwned;
 use simple_dns::rdata::{A, AAAA, RData};
 use simple_dns::{CLASS, Packet, QTYPE, RCODE, ResourceRecord, TYPE};
@@ -24,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs what the arguments select, as the usual harness would.
 pub(crate) fn run(tests: &[Test]) -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let selected: Vec<&Test> = tests.iter().filter(|t| wanted.is_empty() || wanted.iter().any(|w| t.0.contains(w.as_str()))).collect();
+    let selected: Vec<&Test> = tests
+        .iter()
+        .filter(|t| wanted.is_empty() || wanted.iter().any(|w| t.0.contains(w.as_str())))
+        .collect();
     if std::env::args().any(|a| a == "--list") {
         selected.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
@@ -32,8 +35,15 @@ pub(crate) fn run(tests: &[Test]) -> ExitCode {
     println!("\nrunning {} tests", selected.len());
     let failed = selected.iter().filter(|(name, test)| !passes(name, *test)).count();
     let passed = selected.len() - failed;
-    println!("\ntest result: {}. {passed} passed; {failed} failed\n", if failed == 0 { "ok" } else { "FAILED" });
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(101) }
+    println!(
+        "\ntest result: {}. {passed} passed; {failed} failed\n",
+        if failed == 0 { "ok" } else { "FAILED" }
+    );
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(101)
+    }
 }
 
 fn passes(name: &str, test: fn()) -> bool {
@@ -50,7 +60,10 @@ fn passes(name: &str, test: fn()) -> bool {
         true => child.wait().expect("a child"),
         false => child.kill_and_wait().expect("a child"),
     };
-    println!("test {name} ... {}", if outcome == Exit::Code(0) { "ok" } else { "FAILED" });
+    println!(
+        "test {name} ... {}",
+        if outcome == Exit::Code(0) { "ok" } else { "FAILED" }
+    );
     outcome == Exit::Code(0)
 }
 
@@ -70,7 +83,10 @@ pub(crate) fn receive_within(channel: &Channel, time: Duration) -> Option<(Vec<u
 pub(crate) fn receive<T: DeserializeOwned>(channel: &Channel) -> (T, Vec<OwnedFd>) {
     let (bytes, fds) = receive_within(channel, PATIENCE).expect("a message in time");
     let text = String::from_utf8_lossy(&bytes);
-    (picktwo_wire::decode(&bytes).unwrap_or_else(|e| panic!("{e}: {text}")), fds)
+    (
+        picktwo_wire::decode(&bytes).unwrap_or_else(|e| panic!("{e}: {text}")),
+        fds,
+    )
 }
 
 /// Whether the other end of a channel is closed within the usual time; messages before that are dropped.
@@ -124,14 +140,20 @@ pub(crate) fn name_server() -> Child {
             }
             let mut reply = Packet::new_reply(asked.id());
             let found = known(&name);
-            *reply.rcode_mut() = if found.is_some() { RCODE::NoError } else { RCODE::NameError };
+            *reply.rcode_mut() = if found.is_some() {
+                RCODE::NoError
+            } else {
+                RCODE::NameError
+            };
             for ip in found.into_iter().flatten() {
                 let rdata = match (ip, question.qtype) {
                     (IpAddr::V4(ip), QTYPE::TYPE(TYPE::A)) => RData::A(A { address: ip.to_bits() }),
                     (IpAddr::V6(ip), QTYPE::TYPE(TYPE::AAAA)) => RData::AAAA(AAAA { address: ip.to_bits() }),
                     _ => continue,
                 };
-                reply.answers.push(ResourceRecord::new(question.qname.clone(), CLASS::IN, 60, rdata));
+                reply
+                    .answers
+                    .push(ResourceRecord::new(question.qname.clone(), CLASS::IN, 60, rdata));
             }
             reply.questions.push(question);
             let _ = socket.send_to(&reply.build_bytes_vec().expect("a packet"), from);

@@ -28,7 +28,12 @@ pub(crate) enum Order {
     /// Keep the descriptor that comes along; its number is reported.
     Keep,
     /// Connect a socket again and again while another thread swaps the address between two.
-    Race { socket: i64, good: [u64; 2], bad: [u64; 2], rounds: usize },
+    Race {
+        socket: i64,
+        good: [u64; 2],
+        bad: [u64; 2],
+        rounds: usize,
+    },
     /// Send bytes to the supervisor, with so many descriptors.
     Send { bytes: Vec<u8>, fds: usize },
 }
@@ -58,8 +63,18 @@ pub(crate) struct Report {
 
 fn report(outcome: Result<i64, nix::errno::Errno>) -> Report {
     match outcome {
-        Ok(value) => Report { value, errno: 0, resolved: None, seen: BTreeMap::new() },
-        Err(errno) => Report { value: -1, errno: errno as i32, resolved: None, seen: BTreeMap::new() },
+        Ok(value) => Report {
+            value,
+            errno: 0,
+            resolved: None,
+            seen: BTreeMap::new(),
+        },
+        Err(errno) => Report {
+            value: -1,
+            errno: errno as i32,
+            resolved: None,
+            seen: BTreeMap::new(),
+        },
     }
 }
 
@@ -80,7 +95,9 @@ fn stack_end() -> u64 {
 pub(crate) fn main_role(supervisor: Channel) -> ExitCode {
     let mut bytes = Vec::new();
     let first = supervisor.recv(&mut bytes).ok().flatten();
-    let Some(test) = first.and_then(|mut fds| fds.pop()).map(Channel::from) else { return ExitCode::from(3) };
+    let Some(test) = first.and_then(|mut fds| fds.pop()).map(Channel::from) else {
+        return ExitCode::from(3);
+    };
     let edge = stack_end();
     loop {
         let (order, fds) = receive::<Order>(&test);
@@ -95,20 +112,33 @@ pub(crate) fn main_role(supervisor: Channel) -> ExitCode {
                 report(Ok(0))
             }
             Order::Resolve { host } => {
-                supervisor.send(&picktwo_wire::encode(&Resolve { host }).expect("a message"), &[]).expect("the supervisor");
+                supervisor
+                    .send(&picktwo_wire::encode(&Resolve { host }).expect("a message"), &[])
+                    .expect("the supervisor");
                 let (resolved, _) = receive::<Resolved>(&supervisor);
-                Report { value: 0, errno: 0, resolved: Some(resolved), seen: BTreeMap::new() }
+                Report {
+                    value: 0,
+                    errno: 0,
+                    resolved: Some(resolved),
+                    seen: BTreeMap::new(),
+                }
             }
             Order::Call { nr, args } => report(call(nr, &args, edge)),
             Order::Keep => report(Ok(fds.into_iter().next().map_or(-1, |fd| i64::from(fd.into_raw_fd())))),
-            Order::Race { socket, good, bad, rounds } => race(socket, good, bad, rounds),
+            Order::Race {
+                socket,
+                good,
+                bad,
+                rounds,
+            } => race(socket, good, bad, rounds),
             Order::Send { bytes, fds } => {
                 let null = supervisor.as_fd();
                 let _ = supervisor.send(&bytes, &vec![null; fds]);
                 report(Ok(0))
             }
         };
-        test.send(&picktwo_wire::encode(&answer).expect("a message"), &[]).expect("the test");
+        test.send(&picktwo_wire::encode(&answer).expect("a message"), &[])
+            .expect("the test");
     }
 }
 
@@ -152,5 +182,10 @@ fn race(socket: i64, good: [u64; 2], bad: [u64; 2], rounds: usize) -> Report {
     }
     done.store(true, Ordering::Relaxed);
     swapper.join().expect("the swapping thread");
-    Report { value: 0, errno: 0, resolved: None, seen }
+    Report {
+        value: 0,
+        errno: 0,
+        resolved: None,
+        seen,
+    }
 }

@@ -17,10 +17,19 @@ use std::time::{Duration, Instant};
 
 pub(crate) const TESTS: &[Test] = &[
     ("model::literals_need_no_resolver", literals_need_no_resolver),
-    ("model::names_are_resolved_and_metadata_is_refused", names_are_resolved_and_metadata_is_refused),
-    ("model::answers_keep_the_order_of_the_requests", answers_keep_the_order_of_the_requests),
+    (
+        "model::names_are_resolved_and_metadata_is_refused",
+        names_are_resolved_and_metadata_is_refused,
+    ),
+    (
+        "model::answers_keep_the_order_of_the_requests",
+        answers_keep_the_order_of_the_requests,
+    ),
     ("model::what_is_not_configured_ends_it", what_is_not_configured_ends_it),
-    ("model::it_ends_with_the_launcher_and_takes_the_gateway_along", it_ends_with_the_launcher_and_takes_the_gateway_along),
+    (
+        "model::it_ends_with_the_launcher_and_takes_the_gateway_along",
+        it_ends_with_the_launcher_and_takes_the_gateway_along,
+    ),
     ("model::a_bad_start_is_explained", a_bad_start_is_explained),
 ];
 
@@ -54,7 +63,9 @@ pub(crate) fn gateway(outside: Channel) -> ExitCode {
             Order::Pid => report(&Report::Pid(std::process::id() as i32)),
             Order::Ask(upstreams) => {
                 for upstream in &upstreams {
-                    outside.send(&encode(&Connect { upstream: *upstream }).expect("a message"), &[]).expect("outside");
+                    outside
+                        .send(&encode(&Connect { upstream: *upstream }).expect("a message"), &[])
+                        .expect("outside");
                 }
                 for _ in &upstreams {
                     let (answer, fds) = receive::<Connected>(&outside);
@@ -90,12 +101,24 @@ fn spawn(upstreams: &[&str]) -> Model {
     let (gateway, theirs) = channel::pair().expect("a channel");
     let split = |u: &&str| {
         let (host, port) = u.rsplit_once(':').expect("host:port");
-        UpstreamAddress { host: host.to_owned(), port: port.parse().expect("a port") }
+        UpstreamAddress {
+            host: host.to_owned(),
+            port: port.parse().expect("a port"),
+        }
     };
     let nameservers = vec![NAME_SERVER.parse().expect("an address")];
-    let start = ModelStart { upstreams: upstreams.iter().map(split).collect(), nameservers };
-    launcher.send(&encode(&start).expect("a message"), &[theirs.as_fd()]).expect("the model side");
-    Model { child, launcher, gateway }
+    let start = ModelStart {
+        upstreams: upstreams.iter().map(split).collect(),
+        nameservers,
+    };
+    launcher
+        .send(&encode(&start).expect("a message"), &[theirs.as_fd()])
+        .expect("the model side");
+    Model {
+        child,
+        launcher,
+        gateway,
+    }
 }
 
 fn start(upstreams: &[&str]) -> Model {
@@ -106,7 +129,9 @@ fn start(upstreams: &[&str]) -> Model {
 
 impl Model {
     fn order(&self, order: &Order) {
-        self.gateway.send(&encode(order).expect("a message"), &[]).expect("the gateway");
+        self.gateway
+            .send(&encode(order).expect("a message"), &[])
+            .expect("the gateway");
     }
 
     fn report(&self) -> Report {
@@ -132,18 +157,29 @@ fn literals_need_no_resolver() {
         assert_eq!(model.report(), Report::Read(name.to_owned()));
     }
     model.order(&Order::Ask(vec![2]));
-    assert_eq!(model.report(), Report::Failed("127.0.0.2:9: connection refused".to_owned()));
+    assert_eq!(
+        model.report(),
+        Report::Failed("127.0.0.2:9: connection refused".to_owned())
+    );
 }
 
 fn names_are_resolved_and_metadata_is_refused() {
     let _dns = harness::name_server();
     let api = TcpListener::bind("127.0.0.7:8443").expect("a listener");
-    let model = start(&["api.example.org:8443", "meta.example.org:8443", "none.example.org:8443", "half.example.org:8443"]);
+    let model = start(&[
+        "api.example.org:8443",
+        "meta.example.org:8443",
+        "none.example.org:8443",
+        "half.example.org:8443",
+    ]);
     model.order(&Order::Ask(vec![0]));
     greet(&api, "api");
     assert_eq!(model.report(), Report::Read("api".to_owned()));
     let expected = [
-        (1, "meta.example.org:8443: its address 169.254.169.254 is refused: link-local"),
+        (
+            1,
+            "meta.example.org:8443: its address 169.254.169.254 is refused: link-local",
+        ),
         (2, "none.example.org:8443: no such name"),
         // 1.1.1.1 has no route here, 127.0.0.1 nobody who listens.
         (3, "half.example.org:8443: connection refused"),
@@ -161,10 +197,17 @@ fn answers_keep_the_order_of_the_requests() {
     let start = Instant::now();
     model.order(&Order::Ask(vec![0, 1, 2, 1]));
     // All are connected at once, although the first has to wait for a name that never comes.
-    let mut peers: Vec<TcpStream> = (0..3).map(|_| accept_within(&api, Duration::from_secs(2)).expect("a connection")).collect();
+    let mut peers: Vec<TcpStream> = (0..3)
+        .map(|_| accept_within(&api, Duration::from_secs(2)).expect("a connection"))
+        .collect();
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    peers.iter_mut().for_each(|peer| peer.shutdown(Shutdown::Write).expect("a peer"));
-    assert_eq!(model.report(), Report::Failed("slow.example.org:8443: no name server answered in time".to_owned()));
+    peers
+        .iter_mut()
+        .for_each(|peer| peer.shutdown(Shutdown::Write).expect("a peer"));
+    assert_eq!(
+        model.report(),
+        Report::Failed("slow.example.org:8443: no name server answered in time".to_owned())
+    );
     for _ in 0..3 {
         assert_eq!(model.report(), Report::Read(String::new()));
     }
@@ -185,7 +228,9 @@ fn it_ends_with_the_launcher_and_takes_the_gateway_along() {
     for kill in [false, true] {
         let model = start(&["127.0.0.1:8443"]);
         model.order(&Order::Pid);
-        let Report::Pid(pid) = model.report() else { panic!("no process id") };
+        let Report::Pid(pid) = model.report() else {
+            panic!("no process id")
+        };
         let gateway = Child::from_pid(pid).expect("the gateway");
         if kill {
             model.child.kill_and_wait().expect("the model side");
@@ -193,7 +238,10 @@ fn it_ends_with_the_launcher_and_takes_the_gateway_along() {
             drop(model.launcher);
             assert_eq!(model.child.wait().expect("a child").code(), 0);
         }
-        assert!(gateway.ended_within(5_000).expect("a process"), "the gateway ended, too");
+        assert!(
+            gateway.ended_within(5_000).expect("a process"),
+            "the gateway ended, too"
+        );
     }
 }
 

@@ -3,13 +3,34 @@
 use super::*;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("web::grants::starts_ready_or_says_why_not", starts_ready_or_says_why_not),
-    ("web::grants::names_are_resolved_judged_and_recorded", names_are_resolved_judged_and_recorded),
-    ("web::grants::an_exception_is_connected_and_data_flows", an_exception_is_connected_and_data_flows),
-    ("web::grants::addresses_are_decided_on_one_by_one", addresses_are_decided_on_one_by_one),
-    ("web::grants::a_blocking_connection_holds_up_nobody_else", a_blocking_connection_holds_up_nobody_else),
-    ("web::grants::after_revocation_nothing_is_granted_or_sent", after_revocation_nothing_is_granted_or_sent),
-    ("web::grants::retrievers_are_stopped_queued_and_counted", retrievers_are_stopped_queued_and_counted),
+    (
+        "web::grants::starts_ready_or_says_why_not",
+        starts_ready_or_says_why_not,
+    ),
+    (
+        "web::grants::names_are_resolved_judged_and_recorded",
+        names_are_resolved_judged_and_recorded,
+    ),
+    (
+        "web::grants::an_exception_is_connected_and_data_flows",
+        an_exception_is_connected_and_data_flows,
+    ),
+    (
+        "web::grants::addresses_are_decided_on_one_by_one",
+        addresses_are_decided_on_one_by_one,
+    ),
+    (
+        "web::grants::a_blocking_connection_holds_up_nobody_else",
+        a_blocking_connection_holds_up_nobody_else,
+    ),
+    (
+        "web::grants::after_revocation_nothing_is_granted_or_sent",
+        after_revocation_nothing_is_granted_or_sent,
+    ),
+    (
+        "web::grants::retrievers_are_stopped_queued_and_counted",
+        retrievers_are_stopped_queued_and_counted,
+    ),
 ];
 
 fn starts_ready_or_says_why_not() {
@@ -31,13 +52,24 @@ fn names_are_resolved_judged_and_recorded() {
     let hostile = web.locked(7);
     let check = |host: &str, addresses: &[&str], error: Option<&str>| {
         let answer = hostile.resolve(host);
-        assert_eq!((answer.host.as_str(), &answer.addresses), (host, &ips(addresses)), "{answer:?}");
+        assert_eq!(
+            (answer.host.as_str(), &answer.addresses),
+            (host, &ips(addresses)),
+            "{answer:?}"
+        );
         match (&answer.error, error) {
             (None, None) => {}
             (Some(found), Some(part)) => assert!(found.contains(part), "{host}: {found}"),
             other => panic!("{host}: {other:?}"),
         }
-        assert_eq!(web.event(), FromWeb::Resolved { id: 7, host: host.to_owned(), addresses: ips(addresses) });
+        assert_eq!(
+            web.event(),
+            FromWeb::Resolved {
+                id: 7,
+                host: host.to_owned(),
+                addresses: ips(addresses)
+            }
+        );
     };
     check("public.example.org", &["1.1.1.1", "2606:4700:4700::1111"], None);
     check("OTHER.example.org.", &["8.8.8.8"], None);
@@ -115,10 +147,24 @@ fn addresses_are_decided_on_one_by_one() {
         assert_eq!(hostile.fresh_connect(to), Err(Errno::ENETUNREACH), "{to}");
         web.connection(&hostile, to, name, outcome);
     };
-    for private in ["127.0.0.1:80", "0.0.0.0:80", "[::1]:80", "[::]:80", "[::ffff:127.0.0.1]:80", "[::ffff:0.0.0.0]:80"] {
+    for private in [
+        "127.0.0.1:80",
+        "0.0.0.0:80",
+        "[::1]:80",
+        "[::]:80",
+        "[::ffff:127.0.0.1]:80",
+        "[::ffff:0.0.0.0]:80",
+    ] {
         check(private, "", "refused-private");
     }
-    for private in ["10.0.0.1:443", "169.254.169.254:80", "192.168.1.1:80", "100.64.0.1:80", "[fd00:ec2::254]:80", "[fe80::1]:80"] {
+    for private in [
+        "10.0.0.1:443",
+        "169.254.169.254:80",
+        "192.168.1.1:80",
+        "100.64.0.1:80",
+        "[fd00:ec2::254]:80",
+        "[fe80::1]:80",
+    ] {
         check(private, "", "refused-private");
     }
     check("127.0.0.1:81", "", "refused-port");
@@ -164,7 +210,13 @@ fn a_blocking_connection_holds_up_nobody_else() {
     let (slow, quick) = (web.locked(1), web.locked(2));
     let socket = slow.socket(false, false);
     let connect = vec![Int(socket), Bytes(raw(at("127.0.0.3:8080"))), Int(16)];
-    slow.tell(&Order::Call { nr: libc::SYS_connect, args: connect }, &[]);
+    slow.tell(
+        &Order::Call {
+            nr: libc::SYS_connect,
+            args: connect,
+        },
+        &[],
+    );
     std::thread::sleep(Duration::from_millis(100));
     let start = Instant::now();
     for _ in 0..5 {
@@ -174,7 +226,10 @@ fn a_blocking_connection_holds_up_nobody_else() {
     }
     quick.resolve("public.example.org");
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    assert!(receive_within(&slow.channel, Duration::from_millis(10)).is_none(), "still waiting");
+    assert!(
+        receive_within(&slow.channel, Duration::from_millis(10)).is_none(),
+        "still waiting"
+    );
     // Revoked while it waits: answered at once.
     web.event();
     web.say(&ToWeb::Revoke { id: 1 }, &[]);
@@ -192,7 +247,11 @@ fn after_revocation_nothing_is_granted_or_sent() {
     let (socket, quick) = (hostile.socket(false, false), hostile.socket(false, true));
     assert_eq!(hostile.connect(socket, to), OK);
     assert_eq!(hostile.connect(quick, to), Err(Errno::EINPROGRESS));
-    assert_eq!((hostile.send(socket, 0), hostile.send(quick, 0)), (Ok(4), Ok(4)), "control");
+    assert_eq!(
+        (hostile.send(socket, 0), hostile.send(quick, 0)),
+        (Ok(4), Ok(4)),
+        "control"
+    );
     let peers = [0; 2].map(|_| accept_within(&open, Duration::from_secs(5)).expect("a connection"));
     (0..2).for_each(|_| drop(web.event()));
     web.say(&ToWeb::Revoke { id: 1 }, &[]);
@@ -207,10 +266,20 @@ fn after_revocation_nothing_is_granted_or_sent() {
     }
     assert_eq!(hostile.connect(early, to), Err(Errno::EACCES), "made before");
     assert_eq!(hostile.connect(socket, to), Err(Errno::EACCES), "connected before");
-    assert_eq!(hostile.socket_of(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP), Err(Errno::EACCES));
+    assert_eq!(
+        hostile.socket_of(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP),
+        Err(Errno::EACCES)
+    );
     let answer = hostile.resolve("dev.lan");
     assert!(answer.addresses.is_empty() && answer.error.is_some(), "{answer:?}");
-    assert_eq!(web.event(), FromWeb::Resolved { id: 1, host: "dev.lan".into(), addresses: vec![] });
+    assert_eq!(
+        web.event(),
+        FromWeb::Resolved {
+            id: 1,
+            host: "dev.lan".into(),
+            addresses: vec![]
+        }
+    );
     nobody_came(&open);
 }
 
@@ -220,18 +289,36 @@ fn retrievers_are_stopped_queued_and_counted() {
     let (a, b) = (web.locked(1), web.locked(2));
     let (c, d) = (web.retriever(3), web.retriever(4));
     c.tell(&Order::Lock { plain: true }, &[]);
-    assert!(receive_within(&c.channel, Duration::from_millis(300)).is_none(), "waits for its turn");
+    assert!(
+        receive_within(&c.channel, Duration::from_millis(300)).is_none(),
+        "waits for its turn"
+    );
     web.say(&ToWeb::Stop { id: 4 }, &[]);
     assert_eq!(web.ended(&d), 137);
     web.say(&ToWeb::Stop { id: 1 }, &[]);
     assert_eq!(web.ended(&a), 137);
     let (report, _) = receive::<Report>(&c.channel);
     assert_eq!(report.errno, 0, "has its turn");
-    // Its launcher's end is closed: it ends, whatever it does.
+    // Its launcher's end is closed: it ends, even if it takes no notice.
+    let minute = [60_u64.to_ne_bytes(), [0; 8]].concat();
+    b.tell(
+        &Order::Call {
+            nr: libc::SYS_nanosleep,
+            args: vec![Bytes(minute), Null],
+        },
+        &[],
+    );
+    std::thread::sleep(Duration::from_millis(100));
     drop(b.channel);
     assert_eq!(web.event(), FromWeb::Ended { id: 2, code: 137 });
     // Ends by itself.
-    c.tell(&Order::Call { nr: libc::SYS_exit_group, args: vec![Int(7)] }, &[]);
+    c.tell(
+        &Order::Call {
+            nr: libc::SYS_exit_group,
+            args: vec![Int(7)],
+        },
+        &[],
+    );
     assert_eq!(web.ended(&c), 7);
     // No channel came along.
     web.say(&ToWeb::Retrieve { id: 9 }, &[]);

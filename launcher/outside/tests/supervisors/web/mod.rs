@@ -6,18 +6,18 @@ pub(crate) mod grants;
 use super::Test;
 use super::harness::{self, NAME_SERVER, accept_within, closes, receive, receive_within};
 use super::hostile::{Argument, Order, Report};
+use Argument::{Bytes, Edge, Int, Null};
 use nix::libc;
+use picktwo_confine::Errno;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::process::{self, Child};
 use picktwo_confine::role::Role;
-use picktwo_confine::Errno;
 use picktwo_wire::encode;
 use picktwo_wire::retrieval::{FromWeb, HostPort, Resolved, ToWeb, WebStart};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use Argument::{Bytes, Edge, Int, Null};
 
 const OK: Result<(), Errno> = Ok(());
 
@@ -42,11 +42,21 @@ fn spawn(private: &[&str], parallel: usize) -> Web {
     let (child, channel) = process::spawn_role(Role::OutsideWeb, exe.as_fd()).expect("the web side");
     let split = |p: &&str| {
         let (host, port) = p.rsplit_once(':').expect("host:port");
-        HostPort { host: host.to_owned(), port: port.parse().expect("a port") }
+        HostPort {
+            host: host.to_owned(),
+            port: port.parse().expect("a port"),
+        }
     };
     let nameservers = vec![NAME_SERVER.parse().expect("an address")];
-    let start = WebStart { nameservers, private: private.iter().map(split).collect(), ports: vec![80, 443], parallel };
-    channel.send(&encode(&start).expect("a message"), &[]).expect("the web side");
+    let start = WebStart {
+        nameservers,
+        private: private.iter().map(split).collect(),
+        ports: vec![80, 443],
+        parallel,
+    };
+    channel
+        .send(&encode(&start).expect("a message"), &[])
+        .expect("the web side");
     Web { child, channel }
 }
 
@@ -62,7 +72,9 @@ impl Web {
     }
 
     fn say(&self, message: &ToWeb, fds: &[BorrowedFd<'_>]) {
-        self.channel.send(&encode(message).expect("a message"), fds).expect("the web side");
+        self.channel
+            .send(&encode(message).expect("a message"), fds)
+            .expect("the web side");
     }
 
     /// Starts a retriever that is not locked yet.
@@ -81,7 +93,12 @@ impl Web {
 
     /// The next event must be this connection's.
     fn connection(&self, hostile: &Hostile, to: SocketAddr, name: &str, result: &str) {
-        let event = FromWeb::Connection { id: hostile.id, host: name.to_owned(), address: to, outcome: result.to_owned() };
+        let event = FromWeb::Connection {
+            id: hostile.id,
+            host: name.to_owned(),
+            address: to,
+            outcome: result.to_owned(),
+        };
         assert_eq!(self.event(), event);
     }
 
@@ -103,7 +120,9 @@ impl Hostile {
     }
 
     fn tell(&self, order: &Order, fds: &[BorrowedFd<'_>]) {
-        self.channel.send(&encode(order).expect("a message"), fds).expect("the retriever");
+        self.channel
+            .send(&encode(order).expect("a message"), fds)
+            .expect("the retriever");
     }
 
     /// Gives an order that may be the last one.
@@ -117,23 +136,36 @@ impl Hostile {
 
     fn call(&self, nr: i64, args: Vec<Argument>) -> Result<i64, Errno> {
         let report = self.order(&Order::Call { nr, args });
-        if report.errno == 0 { Ok(report.value) } else { Err(Errno::from_raw(report.errno)) }
+        if report.errno == 0 {
+            Ok(report.value)
+        } else {
+            Err(Errno::from_raw(report.errno))
+        }
     }
 
     fn socket_of(&self, domain: i32, kind: i32, protocol: i32) -> Result<i64, Errno> {
-        self.call(libc::SYS_socket, vec![Int(domain.into()), Int(kind.into()), Int(protocol.into())])
+        self.call(
+            libc::SYS_socket,
+            vec![Int(domain.into()), Int(kind.into()), Int(protocol.into())],
+        )
     }
 
     /// A socket as HTTP clients make it.
     fn socket(&self, v6: bool, non_blocking: bool) -> i64 {
         let flags = if non_blocking { libc::SOCK_NONBLOCK } else { 0 };
         let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
-        self.socket_of(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags, libc::IPPROTO_TCP).expect("a socket")
+        self.socket_of(
+            domain,
+            libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags,
+            libc::IPPROTO_TCP,
+        )
+        .expect("a socket")
     }
 
     fn connect_bytes(&self, socket: i64, bytes: Vec<u8>) -> Result<(), Errno> {
         let length = bytes.len() as i64;
-        self.call(libc::SYS_connect, vec![Int(socket), Bytes(bytes), Int(length)]).map(drop)
+        self.call(libc::SYS_connect, vec![Int(socket), Bytes(bytes), Int(length)])
+            .map(drop)
     }
 
     fn connect(&self, socket: i64, to: SocketAddr) -> Result<(), Errno> {
@@ -148,12 +180,21 @@ impl Hostile {
     }
 
     fn send(&self, socket: i64, flags: i32) -> Result<i64, Errno> {
-        let args = vec![Int(socket), Bytes(b"ping".to_vec()), Int(4), Int((flags | libc::MSG_NOSIGNAL).into()), Null, Int(0)];
+        let args = vec![
+            Int(socket),
+            Bytes(b"ping".to_vec()),
+            Int(4),
+            Int((flags | libc::MSG_NOSIGNAL).into()),
+            Null,
+            Int(0),
+        ];
         self.call(libc::SYS_sendto, args)
     }
 
     fn resolve(&self, host: &str) -> Resolved {
-        self.order(&Order::Resolve { host: host.to_owned() }).resolved.expect("an answer")
+        self.order(&Order::Resolve { host: host.to_owned() })
+            .resolved
+            .expect("an answer")
     }
 }
 
@@ -193,5 +234,8 @@ fn listener(address: &str) -> TcpListener {
 }
 
 fn nobody_came(listener: &TcpListener) {
-    assert!(accept_within(listener, Duration::from_millis(100)).is_none(), "a connection got through");
+    assert!(
+        accept_within(listener, Duration::from_millis(100)).is_none(),
+        "a connection got through"
+    );
 }
