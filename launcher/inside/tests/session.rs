@@ -447,3 +447,51 @@ fn output_can_be_opened_again_by_its_name() {
     // Below the session's own /tmp there is room for a file of that name: it is another one.
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "secret");
 }
+
+/// A shell in a user and mount namespace of its own, in which `setup` runs before the session.
+fn prepared(place: &Place, setup: &str, command: &str) -> (i32, String, String) {
+    let session = example("session");
+    let script = format!(
+        "{setup} && exec {} --workspace {w} --home {} -- sh -c '{command}'",
+        session.display(),
+        place.home().display(),
+        w = place.workspace().display(),
+    );
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .output();
+    text(&output.expect("unshare of util-linux"))
+}
+
+#[test]
+fn what_is_mounted_in_the_workspace_is_read_only_as_well() {
+    let place = Place::new();
+    std::fs::create_dir(place.workspace().join("sub")).unwrap();
+    let w = place.workspace();
+    let setup = format!("mount -t tmpfs x {0}/sub && echo there > {0}/sub/file", w.display());
+    let (code, out, error) = prepared(
+        &place,
+        &setup,
+        "cat sub/file; echo x > sub/file; mkdir sub/d; cat sub/file",
+    );
+    assert_eq!((code, out.as_str()), (0, "there\nthere"), "{error}");
+    assert_eq!(error.matches("Read-only file system").count(), 2, "{error}");
+}
+
+#[test]
+fn hosts_that_allow_no_session_say_so() {
+    let place = Place::new();
+    let (code, _, error) = prepared(&place, "echo 0 > /proc/sys/user/max_user_namespaces", "true");
+    assert_eq!(
+        (code, error.contains("cannot start the session's namespaces")),
+        (125, true),
+        "{error}"
+    );
+    let (code, _, error) = prepared(&place, "mount --bind /dev/null /proc/interrupts", "true");
+    assert_eq!(
+        (code, error.contains("this /proc is partly hidden already")),
+        (125, true),
+        "{error}"
+    );
+    assert_eq!(prepared(&place, "true", "true").0, 0, "the control");
+}

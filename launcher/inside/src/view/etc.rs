@@ -135,12 +135,17 @@ pub(crate) fn fill(tree: &Tree, plan: &Plan) -> Result<(), Error> {
         tree.file(&etc.join(name), content.as_bytes(), 0o644)?;
     }
     tree.link(&etc.join("mtab"), OsStr::new("/proc/self/mounts"))?;
-    if let Some(content) = fs::read_to_string("/etc/gitconfig")
-        .ok()
-        .as_deref()
-        .and_then(git_settings)
-    {
-        tree.file(&etc.join("gitconfig"), content.as_bytes(), 0o644)?;
+    // The person's own name and address are in one of the two later ones, which do not exist inside.
+    let home = &plan.identity.home;
+    let places = [
+        etc.join("gitconfig"),
+        home.join(".config/git/config"),
+        home.join(".gitconfig"),
+    ];
+    let texts = places.iter().filter_map(|path| fs::read_to_string(path).ok());
+    let settings: String = texts.filter_map(|text| git_settings(&text)).collect();
+    if !settings.is_empty() {
+        tree.file(&etc.join("gitconfig"), settings.as_bytes(), 0o644)?;
     }
     Ok(())
 }
@@ -234,8 +239,10 @@ fn synthetic(plan: &Plan) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Settings of the system's git configuration that name no program, path of a key, host or credential.
+/// Settings of git that name no program, key, host or credential.
 const GIT_SETTINGS: &[&str] = &[
+    "user.name",
+    "user.email",
     "init.defaultbranch",
     "safe.directory",
     "core.autocrlf",
@@ -264,12 +271,15 @@ fn git_settings(text: &str) -> Option<String> {
             section = rest.strip_suffix(']').unwrap_or_default().to_lowercase();
         } else if let Some((key, value)) = line.split_once('=') {
             let (key, value) = (key.trim().to_lowercase(), value.trim());
+            let value = value
+                .strip_prefix('"')
+                .and_then(|v| v.strip_suffix('"'))
+                .unwrap_or(value);
             let known = GIT_SETTINGS.contains(&format!("{section}.{key}").as_str());
-            let plain = value
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "/._-*+@ ".contains(c));
-            if known && plain && !value.is_empty() {
-                out += &format!("[{section}]\n\t{key} = {value}\n");
+            // What would need an escape, or could be a comment, is left out.
+            let plain = !value.is_empty() && value.len() <= 256 && !value.contains(['"', '\\', '#', ';', '$', '`']);
+            if known && plain && !value.contains(char::is_control) {
+                out += &format!("[{section}]\n\t{key} = \"{value}\"\n");
             }
         }
     }
@@ -348,12 +358,19 @@ mod tests {
 
     #[test]
     fn git_settings_name_no_program() {
-        let text = "[core]\n\tpager = less\n\tautocrlf = input\n[credential]\n\thelper = store\n[safe]\ndirectory = *\n[url \"https://t@h/\"]\ninsteadOf = git:\n[alias]\nx = !sh\n";
+        let text = "[core]\n\tpager = less\n\tautocrlf = input\n[credential]\n\thelper = store\n[safe]\ndirectory = *\n\
+            [url \"https://t@h/\"]\ninsteadOf = git:\n[alias]\nx = !sh\n[user]\nname = \"Jos\u{e9} O'Neil\"\nsigningkey = k\n";
         assert_eq!(
             git_settings(text).unwrap(),
-            "[core]\n\tautocrlf = input\n[safe]\n\tdirectory = *\n"
+            "[core]\n\tautocrlf = \"input\"\n[safe]\n\tdirectory = \"*\"\n[user]\n\tname = \"Jos\u{e9} O'Neil\"\n"
         );
-        assert_eq!(git_settings("[core]\nsshCommand = ssh\n"), None);
-        assert_eq!(git_settings("[core]\nautocrlf = $(x)\n"), None);
+        for none in [
+            "[core]\nsshCommand = ssh\n",
+            "[core]\nautocrlf = $(x)\n",
+            "[user]\nname = a\\\n",
+            "[user] name = x\n",
+        ] {
+            assert_eq!(git_settings(none), None, "{none}");
+        }
     }
 }
