@@ -4,10 +4,12 @@ use super::Grants;
 use nix::libc;
 use picktwo_confine::notify::{Listener, Request};
 use picktwo_confine::{Error, Errno, memory, sys};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// One granted call.
@@ -46,6 +48,8 @@ pub(crate) fn unreadable(error: Error) -> Errno {
 thread_local! {
     /// The umask of this thread, once the thread has one of its own.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The status file of the last caller that created something.
+    static STATUS: RefCell<Option<(i32, File)>> = const { RefCell::new(None) };
 }
 
 impl Call<'_> {
@@ -139,22 +143,32 @@ impl Call<'_> {
     pub(crate) fn status(&self, title: &str) -> Result<String, Errno> {
         let mut text = String::new();
         let fd = self.open_proc("status", 0)?;
-        std::fs::File::from(fd).read_to_string(&mut text).map_err(|_| Errno::EACCES)?;
+        File::from(fd).read_to_string(&mut text).map_err(|_| Errno::EACCES)?;
         let line = text.lines().find_map(|line| line.strip_prefix(title)).ok_or(Errno::EACCES)?;
         Ok(line.trim().to_owned())
     }
 
     /// The caller's umask.
     fn umask(&self) -> Result<u32, Errno> {
-        // The line is the second one: a short read is enough, and most of the cost is the kernel's formatting.
-        let fd = self.open_proc("status", 0)?;
+        // The line is the second one. The descriptor is kept: it belongs to this very thread of the caller's, and fails once that
+        // has ended, whatever its number means by then.
         let mut bytes = [0; 160];
-        let n = std::fs::File::from(fd).read(&mut bytes).map_err(|_| Errno::EACCES)?;
+        let n = STATUS.with_borrow_mut(|kept| {
+            if let Some((pid, file)) = kept
+                && *pid == self.pid()
+                && let Ok(n) = file.read_at(&mut bytes, 0)
+            {
+                return Ok(n);
+            }
+            let file = File::from(self.open_proc("status", 0)?);
+            let n = file.read_at(&mut bytes, 0).map_err(|_| Errno::EACCES)?;
+            *kept = Some((self.pid(), file));
+            Ok::<_, Errno>(n)
+        })?;
         let text = &bytes[..n];
         let at = text.windows(7).position(|w| w == b"\nUmask:").ok_or(Errno::EACCES)? + 7;
-        let digits: Vec<u8> = text[at..].iter().copied().skip_while(|b| !b.is_ascii_digit()).take_while(u8::is_ascii_digit).collect();
-        let mask = std::str::from_utf8(&digits).ok().and_then(|d| u32::from_str_radix(d, 8).ok()).ok_or(Errno::EACCES)?;
-        Ok(mask)
+        let digits = text[at..].iter().skip_while(|b| !b.is_ascii_digit()).take_while(|b| b.is_ascii_digit());
+        Ok(digits.fold(0, |mask, digit| (mask << 3 | u32::from(digit - b'0')) & 0o7777))
     }
 
     /// Makes this thread create files with the caller's umask. The kernel then applies default ACLs as it would for the caller.

@@ -31,18 +31,25 @@ pub(crate) struct Guard {
 /// First components of all patterns: a path without any of them, or of what could be another spelling of one, is free.
 struct Words {
     exact: HashSet<Vec<u8>>,
+    /// Those that mean something in a git directory, and what makes a directory one.
+    git: HashSet<Vec<u8>>,
     globs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Words {
     fn new(protected: &Protected) -> Words {
-        let mut words = Words { exact: HashSet::new(), globs: Vec::new() };
+        let mut words = Words { exact: HashSet::new(), git: HashSet::new(), globs: Vec::new() };
         for word in ["modules", "worktrees"] {
             words.exact.insert(word.into());
         }
+        words.git.extend(GIT_DIRECTORY_MARKS.iter().map(|mark| mark.to_ascii_lowercase().into_bytes()));
         for rule in protected.rules() {
             let pattern = rule.pattern.trim_start_matches('/').to_ascii_lowercase();
             let first = pattern.split('/').next().unwrap_or("");
+            let names: Vec<&[u8]> = pattern.trim_end_matches('/').split('/').map(str::as_bytes).collect();
+            if protected.check_in_git_directory(&names).is_some() {
+                words.git.insert(first.into());
+            }
             match (first.find('*'), first.rfind('*')) {
                 (Some(a), Some(b)) => words.globs.push((first.as_bytes()[..a].into(), first.as_bytes()[b + 1..].into())),
                 _ => {
@@ -54,19 +61,28 @@ impl Words {
     }
 
     fn may_match(&self, name: &[u8]) -> bool {
-        // Hidden files, short names, streams, final dots and blanks, and what Unicode may fold: the rules decide.
-        if name.iter().any(|&b| b >= 0x80 || b == b'~' || b == b':') || matches!(name.first(), Some(b'.')) || matches!(name.last(), Some(b'.' | b' ')) {
+        // Hidden files, and other spellings: the rules decide.
+        if name.first() == Some(&b'.') || other_spelling(name) {
             return true;
         }
         let mut lower = [0u8; 64];
         let Some(lower) = lower.get_mut(..name.len()) else { return !self.globs.is_empty() };
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.exact.contains(&*lower) || self.globs.iter().any(|(head, tail)| lower.starts_with(head) && lower.ends_with(tail))
+        self.exact.contains(&*lower) || self.git.contains(&*lower) || self.globs.iter().any(|(head, tail)| lower.starts_with(head) && lower.ends_with(tail))
     }
 }
 
+/// Whether a name could be another spelling of an ASCII name: short names, streams, final dots and blanks, what Unicode folds.
+fn other_spelling(name: &[u8]) -> bool {
+    name.iter().any(|&b| b >= 0x80 || b == b'~' || b == b':') || matches!(name.last(), Some(b'.' | b' '))
+}
+
 impl Guard {
+    pub(crate) fn forget_aliases(&self) {
+        *self.aliases.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     pub(crate) fn new(protected: Protected) -> Guard {
         let words = Words::new(&protected);
         Guard { protected, words, created: Mutex::default(), aliases: Mutex::new(None) }
@@ -100,6 +116,22 @@ impl Grants {
             Some(_) if !place.exact => Err(Fail::Again),
             other => Ok(other),
         }
+    }
+
+    /// Whether a place has a name in it that means something in a git directory, or that makes one.
+    pub(crate) fn concerns_git(&self, place: &Place) -> bool {
+        place.rel.split(|&b| b == b'/').any(|name| {
+            let mut lower = [0u8; 32];
+            match lower.get_mut(..name.len()) {
+                _ if other_spelling(name) => true,
+                None => false,
+                Some(lower) => {
+                    lower.copy_from_slice(name);
+                    lower.make_ascii_lowercase();
+                    self.guard.words.git.contains(&*lower)
+                }
+            }
+        })
     }
 
     /// The rule of a path beneath a bare repository.
@@ -202,7 +234,7 @@ impl Grants {
     /// pass, and its configuration becomes the launcher's own copy (a descriptor of the former one may still be open).
     pub(crate) fn completing(&self, call: &super::Call<'_>, place: &Place) -> Result<(), Fail> {
         let name = place.split().1;
-        if !GIT_DIRECTORY_MARKS.iter().any(|mark| mark.len() <= name.len() + 2 && may_spell(name, mark)) {
+        if !GIT_DIRECTORY_MARKS.iter().any(|mark| may_spell(name, mark)) {
             return Ok(());
         }
         // A git directory by its name: what it holds was vetted when it was made.
@@ -255,7 +287,7 @@ impl Grants {
 
 /// Whether a name might be another spelling of a mark; the policy's fold decides.
 fn may_spell(name: &[u8], mark: &str) -> bool {
-    name.eq_ignore_ascii_case(mark.as_bytes()) || !name.is_ascii() || name.iter().any(|&b| matches!(b, b'~' | b':')) || matches!(name.last(), Some(b'.' | b' '))
+    name.eq_ignore_ascii_case(mark.as_bytes()) || other_spelling(name)
 }
 
 /// Whether a directory has an entry.

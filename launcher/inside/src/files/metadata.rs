@@ -3,7 +3,7 @@
 
 use super::guard::PROTECTED;
 use super::open::executable;
-use super::{Answer, Base, Call, Fail, Grants, Outcome, Place, Step, Target, Where};
+use super::{Answer, Base, Call, Fail, Follow, Grants, Outcome, Place, Step, Target, Where};
 use crate::mode::Mode;
 use nix::libc;
 use picktwo_confine::sys::{self, Identity, xattr};
@@ -121,7 +121,8 @@ impl Grants {
     }
 
     fn change_target(&self, call: &Call<'_>, target: &Target, follow: bool, change: &Change) -> Outcome {
-        self.on_target(call, target, follow, |found| match found {
+        let links = if follow { Follow::Yes } else { Follow::Slash };
+        self.on_target(call, target, links, |found| match found {
             Where::In(place) => {
                 let (fd, identity) = place.object(self)?;
                 if identity.kind() == libc::S_IFLNK && follow && !target.path.is_empty() {

@@ -22,7 +22,7 @@ mod written;
 pub use events::{Event, Sink};
 pub use written::StillWritten;
 pub(crate) use caller::{Base, Call, Target, own_state, unreadable};
-pub(crate) use resolve::{BENEATH, Place, Where, cstring};
+pub(crate) use resolve::{BENEATH, Follow, Place, Where, cstring};
 pub(crate) use socket_files::Bound;
 pub(crate) use waiting::Waiting;
 
@@ -39,7 +39,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A directory that the session may change in edit mode.
@@ -105,6 +105,8 @@ pub struct Grants {
     events: events::Events,
     /// Renames and hard links exclude everything else, so that nothing moves between a check and what it allows.
     lock: RwLock<()>,
+    /// Held by calls whose decision depends on whether a directory is a git directory.
+    git: Mutex<()>,
     /// A root lies on a file system that may hang: then calls do not hold the lock, which one of them could hold for ever.
     remote: bool,
     proc: OwnedFd,
@@ -146,6 +148,7 @@ impl Grants {
             guard: Guard::new(config.protected),
             events: events::Events::new(config.events),
             lock: RwLock::new(()),
+            git: Mutex::new(()),
             remote,
             proc: open("/proc")?,
             fds: open("/proc/self/fd")?,
@@ -167,6 +170,9 @@ impl Grants {
     /// is decided by the new mode. Returns the former mode.
     pub fn set_mode(&self, mode: Mode) -> Mode {
         let former = self.mode.set(mode);
+        if mode == Mode::Edit {
+            self.guard.forget_aliases();
+        }
         if !self.remote {
             drop(self.lock.write().unwrap_or_else(PoisonError::into_inner));
         }
@@ -214,17 +220,25 @@ impl Grants {
     }
 
     /// Performs an operation on one target, the quick way if the kernel meets no link, otherwise the exact way.
-    pub(crate) fn on_target(&self, call: &Call<'_>, target: &Target, follow: bool, op: impl Fn(Where) -> Step) -> Outcome {
+    pub(crate) fn on_target(&self, call: &Call<'_>, target: &Target, follow: Follow, op: impl Fn(Where) -> Step) -> Outcome {
         let _shared = (!self.remote).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
+        // Calls that could turn a directory into a git directory, or that depend on whether it is one, come one at a time.
+        let run = |found: Where| {
+            let _alone = match &found {
+                Where::In(place) if self.concerns_git(place) => Some(self.git.lock().unwrap_or_else(PoisonError::into_inner)),
+                _ => None,
+            };
+            op(found)
+        };
         if let Some(place) = self.quick(target) {
-            match op(Where::In(place)) {
+            match run(Where::In(place)) {
                 Ok(answer) => return Ok(answer),
                 Err(Fail::Errno(errno)) => return Err(errno),
                 Err(Fail::Again) => {}
             }
         }
         for _ in 0..4 {
-            match op(self.exact(call, target, follow)?) {
+            match run(self.exact(call, target, follow)?) {
                 Ok(answer) => return Ok(answer),
                 Err(Fail::Errno(errno)) => return Err(errno),
                 Err(Fail::Again) => continue,

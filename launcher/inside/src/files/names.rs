@@ -1,7 +1,7 @@
 //! Making and removing names: `mkdir`, `rmdir`, `unlink`, `symlink`, `mknod`.
 
 use super::guard::PROTECTED;
-use super::{Answer, Call, Fail, Grants, Outcome, Place, Step, Target, Where, cstring};
+use super::{Answer, Call, Fail, Follow, Grants, Outcome, Place, Step, Target, Where, cstring};
 use nix::libc;
 use picktwo_confine::Errno;
 use picktwo_confine::sys;
@@ -22,7 +22,7 @@ impl Grants {
         if no_name(&target.path) {
             return Ok(Answer::Proceed);
         }
-        self.on_target(call, target, false, |found| match found {
+        self.on_target(call, target, Follow::Never, |found| match found {
             // A root itself is a mount point in the view: EBUSY or EEXIST, by the kernel.
             Where::In(place) if place.rel.is_empty() => Ok(Answer::Proceed),
             Where::In(place) => op(&place),

@@ -1,7 +1,7 @@
 //! `open` and its kin, for writing.
 
 use super::guard::PROTECTED;
-use super::{Answer, Call, Fail, Grants, Outcome, Place, Step, Where};
+use super::{Answer, Call, Fail, Follow, Grants, Outcome, Place, Step, Where};
 use crate::mode::Mode;
 use nix::libc;
 use picktwo_confine::sys::{self, Identity};
@@ -119,7 +119,8 @@ impl Grants {
             self.restricted(&target, how, resolve)?;
         }
         let follow = !how.has(libc::O_NOFOLLOW) && !how.exclusive();
-        self.on_target(call, &target, follow, |found| match found {
+        let links = if follow { Follow::Yes } else { Follow::Slash };
+        self.on_target(call, &target, links, |found| match found {
             Where::In(place) => self.open_place(call, &place, how, follow),
             Where::Out => Ok(Answer::Proceed),
             Where::Nameless(fd) => self.reopen(call, fd, how),
@@ -135,7 +136,9 @@ impl Grants {
             super::Base::At(fd) => fd.as_fd(),
         };
         let nofollow = how.flags & libc::O_NOFOLLOW;
-        match sys::openat2(base, &super::cstring(&target.path)?, libc::O_PATH | nofollow, 0, resolve) {
+        // An absolute path is absolute in the session's root, not in the launcher's own.
+        let within = if matches!(target.base, super::Base::Root) { sys::resolve::IN_ROOT } else { 0 };
+        match sys::openat2(base, &super::cstring(&target.path)?, libc::O_PATH | nofollow, 0, resolve | within) {
             Ok(_) => Ok(()),
             Err(Errno::ENOENT) if how.has(libc::O_CREAT) => Ok(()),
             Err(errno) => Err(errno),

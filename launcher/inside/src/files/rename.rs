@@ -1,7 +1,7 @@
 //! Renames and hard links: two names at once, with everything else of the session held off.
 
 use super::names::no_name;
-use super::{Answer, Call, Fail, Grants, Outcome, Place, Step, Target, Where};
+use super::{Answer, Call, Fail, Follow, Grants, Outcome, Place, Step, Target, Where};
 use nix::libc;
 use picktwo_confine::Errno;
 use picktwo_confine::sys;
@@ -14,7 +14,7 @@ pub(crate) type Args = (Option<usize>, usize);
 
 impl Grants {
     /// Resolves two targets and performs something on both, first the quick way, then the exact one.
-    fn on_both(&self, call: &Call<'_>, from: (&Target, bool), to: &Target, op: impl Fn(Where, Where) -> Step) -> Outcome {
+    fn on_both(&self, call: &Call<'_>, from: (&Target, Follow), to: &Target, op: impl Fn(Where, Where) -> Step) -> Outcome {
         let _alone = (!self.remote).then(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
         if let (Some(a), Some(b)) = (self.quick(from.0), self.quick(to)) {
             match op(Where::In(a), Where::In(b)) {
@@ -24,7 +24,7 @@ impl Grants {
             }
         }
         for _ in 0..4 {
-            let (a, b) = (self.exact(call, from.0, from.1)?, self.exact(call, to, false)?);
+            let (a, b) = (self.exact(call, from.0, from.1)?, self.exact(call, to, Follow::Never)?);
             match op(a, b) {
                 Ok(answer) => return Ok(answer),
                 Err(Fail::Errno(errno)) => return Err(errno),
@@ -46,7 +46,7 @@ impl Grants {
         if no_name(&from.path) || no_name(&to.path) {
             return Ok(Answer::Proceed);
         }
-        self.on_both(call, (&from, false), &to, |a, b| match (a, b) {
+        self.on_both(call, (&from, Follow::Never), &to, |a, b| match (a, b) {
             (Where::In(a), Where::In(b)) if a.rel.is_empty() || b.rel.is_empty() => Ok(Answer::Proceed),
             (Where::In(a), Where::In(b)) if a.root == b.root => self.rename_places(call, &a, &b, flags),
             (Where::In(_), _) | (_, Where::In(_)) => Err(Errno::EXDEV.into()),
@@ -109,7 +109,8 @@ impl Grants {
             return Ok(Answer::Proceed);
         }
         let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
-        self.on_both(call, (&source, follow), &to, |a, b| match (a, b) {
+        let links = if follow { Follow::Yes } else { Follow::Slash };
+        self.on_both(call, (&source, links), &to, |a, b| match (a, b) {
             (Where::In(a), Where::In(b)) if a.root == b.root => self.link_place(call, &a, &b, follow),
             (Where::Nameless(fd), Where::In(b)) => {
                 self.may_link_to(call, &b)?;

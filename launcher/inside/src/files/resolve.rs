@@ -45,6 +45,17 @@ pub(crate) struct Place {
     pub(crate) exact: bool,
 }
 
+/// Whether a link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// Always: most calls.
+    Yes,
+    /// Only if the path ends in a slash: calls that can act on a link itself.
+    Slash,
+    /// Never: calls that make, move or remove a name.
+    Never,
+}
+
 /// What a path or a descriptor stands for.
 pub(crate) enum Where {
     /// A place beneath a root.
@@ -186,6 +197,9 @@ impl Grants {
 
     /// The quick way. `None`: take the exact one.
     pub(crate) fn quick(&self, target: &Target) -> Option<Place> {
+        if target.path.is_empty() {
+            return None;
+        }
         let text = target.path.strip_suffix(b"/").unwrap_or(&target.path);
         let slash = text.len() != target.path.len();
         let (root, rel) = match &target.base {
@@ -247,7 +261,7 @@ impl Grants {
     }
 
     /// The exact way.
-    pub(crate) fn exact(&self, call: &Call<'_>, target: &Target, follow: bool) -> Result<Where, Errno> {
+    pub(crate) fn exact(&self, call: &Call<'_>, target: &Target, follow: Follow) -> Result<Where, Errno> {
         for _ in 0..4 {
             let walked = self.walk(call, target, follow)?;
             match self.place(walked) {
@@ -318,7 +332,7 @@ impl Grants {
         }
     }
 
-    pub(crate) fn walk(&self, call: &Call<'_>, target: &Target, follow: bool) -> Result<Walked, Errno> {
+    pub(crate) fn walk(&self, call: &Call<'_>, target: &Target, follow: Follow) -> Result<Walked, Errno> {
         let session_root = || self.session_root.try_clone().map_err(|_| Errno::EMFILE);
         let mut dir = match &target.base {
             Base::Root => session_root()?,
@@ -333,7 +347,10 @@ impl Grants {
         if !rest.starts_with(b"/proc/")
             && let Some((parent, last)) = split_parent(&rest)
         {
-            match sys::openat2(dir.as_fd(), &cstring(parent)?, libc::O_PATH | libc::O_DIRECTORY, 0, resolve::NO_SYMLINKS) {
+            // An absolute path is absolute in the session's root, not in the launcher's own.
+            let within = if matches!(target.base, Base::Root) { resolve::IN_ROOT } else { 0 };
+            let how = resolve::NO_SYMLINKS | within;
+            match sys::openat2(dir.as_fd(), &cstring(parent)?, libc::O_PATH | libc::O_DIRECTORY, 0, how) {
                 Ok(fd) => {
                     rest = last.to_vec();
                     dir = fd;
@@ -368,7 +385,7 @@ impl Grants {
             }
             if own_process {
                 let Some(link) = own_link(&name, &mut rest) else { return Ok(Walked::Foreign) };
-                if rest.is_empty() && !follow {
+                if rest.is_empty() && follow != Follow::Yes {
                     return Ok(Walked::Foreign);
                 }
                 let object = match &link[..] {
@@ -382,7 +399,7 @@ impl Grants {
                 dir = object;
                 continue;
             }
-            if last && !follow && !slash {
+            if last && (follow == Follow::Never || follow == Follow::Slash && !slash) {
                 return Ok(Walked::Named { dir, name, slash });
             }
             let child = match sys::openat(dir.as_fd(), &cstring(&name)?, libc::O_PATH | libc::O_NOFOLLOW, 0) {

@@ -3,7 +3,7 @@
 use super::guard::PROTECTED;
 use super::names::no_name;
 use super::resolve::Walked;
-use super::{Base, BENEATH, Call, Event, Fail, Grants, Place, Target, Where, cstring};
+use super::{BENEATH, Base, Call, Event, Fail, Follow, Grants, Place, Target, Where, cstring};
 use nix::libc;
 use picktwo_confine::Errno;
 use picktwo_confine::sys::{self, Identity};
@@ -42,7 +42,7 @@ impl Grants {
 
     /// What a path leads to in the caller's view, links followed, and where that is.
     pub(crate) fn view_object(&self, call: &Call<'_>, target: &Target) -> Result<(OwnedFd, Identity, Vec<u8>), Errno> {
-        let object = match self.walk(call, target, true)? {
+        let object = match self.walk(call, target, Follow::Yes)? {
             Walked::Named { dir, name, .. } => sys::openat(dir.as_fd(), &cstring(&name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?,
             Walked::Dir(fd) | Walked::Object(fd) => fd,
             Walked::Foreign => return Err(Errno::EACCES),
@@ -74,7 +74,7 @@ impl Grants {
         let _alone = (!self.remote).then(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
         let mut found = self.quick(target).map(Where::In);
         for _ in 0..5 {
-            let place = match found.take().map_or_else(|| self.exact(call, target, false), Ok)? {
+            let place = match found.take().map_or_else(|| self.exact(call, target, Follow::Never), Ok)? {
                 Where::In(place) if place.rel.is_empty() => return Err(Errno::EADDRINUSE),
                 Where::In(place) => place,
                 _ => return Ok(Bound::Elsewhere),
@@ -128,7 +128,7 @@ impl Grants {
 
     /// Binds a socket in one of the session's own directories.
     pub(crate) fn bind_in_view(&self, call: &Call<'_>, target: &Target, socket: BorrowedFd<'_>, allowed: impl Fn(&[u8]) -> bool) -> Result<(), Errno> {
-        let Walked::Named { dir, name, .. } = self.walk(call, target, false)? else { return Err(Errno::EADDRINUSE) };
+        let Walked::Named { dir, name, .. } = self.walk(call, target, Follow::Never)? else { return Err(Errno::EADDRINUSE) };
         let mut path = self.path_of(dir.as_fd())?;
         path.extend_from_slice(b"/x");
         if !allowed(&path) || self.lies_in_root_bytes(&path) {

@@ -9,3 +9,4 @@ mod protected;
 mod races;
 mod sockets;
 mod tools;
+mod writers;

@@ -195,6 +195,13 @@ fn a_link_is_not_followed_where_it_is_not() {
     scene.run(|s| {
         s.granted("a link of the link", link_at(CWD, "l", "l2", 0));
         s.granted("a link of the file", link_at(CWD, "l", "f2", AT_SYMLINK_FOLLOW));
+        s.granted("a directory", path1(SYS_mkdir, "dir", &[0o777]));
+        s.granted("a link to it", path2(SYS_symlink, "dir", "dl"));
+        s.refused("rmdir of the link", path1(SYS_rmdir, "dl/", &[]), Errno::ENOTDIR);
+        s.refused("rename of the link", path2(SYS_rename, "dl/", "moved"), Errno::ENOTDIR);
+        s.granted("chmod through the link", path1(SYS_chmod, "dl/", &[0o700]));
+        s.granted("a dangling link", path2(SYS_symlink, "nowhere", "dangling"));
+        s.refused("mkdir on it", path1(SYS_mkdir, "dangling/", &[0o777]), Errno::EEXIST);
         s.granted("the link moves", path2(SYS_rename, "l", "l3"));
         s.granted("the link goes", path1(SYS_unlink, "l3", &[]));
     });

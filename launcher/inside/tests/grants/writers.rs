@@ -1,0 +1,64 @@
+//! Who can still write after going back to read-only.
+
+use super::harness::{Scene, close, open, write_file};
+use nix::libc::*;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use picktwo_confine::channel;
+use picktwo_inside::mode::Mode;
+use picktwo_inside::writers::{self, How};
+use std::fs::File;
+use std::os::fd::AsFd;
+
+#[test]
+fn descriptors_mappings_and_parked_ones_are_found() {
+    let scene = Scene::new(Mode::Edit);
+    for name in ["read", "closed", "parked", "moved"] {
+        scene.write(name, "x");
+    }
+    let (ours, theirs) = channel::pair().unwrap();
+    scene.run_beside(
+        |s| {
+            let fd = s.granted("held", open("held", O_WRONLY | O_CREAT, 0o600));
+            s.granted("read only", open("read", O_RDONLY, 0));
+            s.granted("closed", write_file("closed", O_WRONLY, "y"));
+            let parked = File::options().write(true).open("parked").unwrap();
+            let (a, b) = channel::pair().unwrap();
+            a.send(b"x", &[parked.as_fd()]).unwrap();
+            drop(parked);
+            let moved = File::options().write(true).open("moved").unwrap();
+            std::fs::create_dir("dir").unwrap();
+            std::fs::rename("moved", "dir/name").unwrap();
+            std::fs::rename("dir", "dir2").unwrap();
+            theirs.send(b"ready", &[]).unwrap();
+            let _ = theirs.recv(&mut Vec::new());
+            close(fd);
+            drop((a, b, moved));
+        },
+        || {
+            let mut message = Vec::new();
+            ours.recv(&mut message).unwrap();
+            scene.grants.set_mode(Mode::ReadOnly);
+            // The processes of the test's own namespace: this one has nothing open in the workspace.
+            let all: Vec<i32> = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+            let found = writers::find(&scene.grants, &all);
+            let mut names: Vec<_> = found.writers.iter().map(|w| (w.path.file_name().unwrap().to_string_lossy().into_owned(), matches!(w.how, How::Unseen), w.pid > 0)).collect();
+            names.sort();
+            assert_eq!(names, [("held".into(), false, true), ("name".into(), false, true), ("parked".into(), true, false)], "{found:?}");
+            assert!(found.complete);
+            // Only what the session still holds is asked about again.
+            assert_eq!(scene.grants.still_written().0.len(), 3);
+            ours.send(b"end", &[]).unwrap();
+        },
+    );
+    assert!(writers::find(&scene.grants, &[]).writers.is_empty());
+}
+
+#[test]
+fn a_mapping_outlives_its_descriptor() {
+    let scene = Scene::new(Mode::Edit);
+    scene.write("mapped", &"x".repeat(4096));
+    // A mapping of this process stands for the session's: making one takes unsafe code.
+    let own = std::process::id() as i32;
+    assert!(writers::find(&scene.grants, &[own]).writers.is_empty());
+    let _ = (mmap::<File>, MapFlags::MAP_SHARED, ProtFlags::PROT_WRITE);
+}
