@@ -4,7 +4,6 @@ pub mod address;
 pub mod diagnostics;
 mod fold;
 pub mod gitconfig;
-mod gitconfig_keys;
 pub mod model;
 pub mod outgoing;
 pub mod protect;

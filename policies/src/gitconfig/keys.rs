@@ -1,7 +1,7 @@
 //! The allow list of git configuration keys: none of them names a program, a file that git executes or obeys, or a place that git
 //! writes to.
 
-use crate::gitconfig::Entry;
+use super::syntax::Entry;
 use url::Url;
 
 /// What a key's value may be.
@@ -209,7 +209,7 @@ const WITH_SUBSECTION: &[(&str, Value)] = &[
 ///
 /// # Errors
 /// Why not, in a few words.
-pub(crate) fn allowed(e: &Entry) -> Result<(), &'static str> {
+pub(super) fn allowed(e: &Entry) -> Result<(), &'static str> {
     let key = format!("{}.{}", e.section, e.key.to_ascii_lowercase());
     let list = if e.subsection.is_some() { WITH_SUBSECTION } else { PLAIN };
     if e.section == "advice" && e.subsection.is_none() {
