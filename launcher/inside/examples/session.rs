@@ -142,11 +142,12 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
             .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)));
         let _ = HOST_ANSWER.set(answer.map_or_else(|errno| format!("{errno:?}"), |_| "ok".into()));
     }
-    let everything = Access::none()
-        .path(Rights::Write, Path::new("/"))?
-        .allow_unix_connect()
-        .allow_signals();
-    landlock::restrict(agent::allow_session(everything, session.root.try_clone()?)?)?;
+    // Nothing but the session, and what this program removes at its end.
+    let mut own = Access::none().allow_unix_connect().allow_signals();
+    if made.is_some() {
+        own = own.path(Rights::Write, &std::env::temp_dir())?;
+    }
+    landlock::restrict(agent::allow_session(own, session.root.try_clone()?)?)?;
     let command = agent::Command {
         argv: options.command.clone(),
         env: std::env::vars_os().collect(),
