@@ -23,18 +23,25 @@ pub struct Denied {
 /// The check, prepared before the lock: it holds what a locked process can no longer open.
 #[derive(Debug)]
 pub struct SelfCheck {
-    status: File,
+    /// None below a Landlock domain that hides /proc: then the calls that ask the kernel directly are used.
+    status: Option<File>,
 }
 
 impl SelfCheck {
     /// To be called in the process that will be checked, before it is locked.
     pub fn prepare() -> Result<SelfCheck> {
         let path = "/proc/self/status";
-        let status = File::open(path).map_err(|e| Error::Open {
-            path: path.into(),
-            errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
-        })?;
-        Ok(SelfCheck { status })
+        match File::open(path) {
+            Ok(status) => Ok(SelfCheck { status: Some(status) }),
+            Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
+                crate::process::single_threaded()?;
+                Ok(SelfCheck { status: None })
+            }
+            Err(e) => Err(Error::Open {
+                path: path.into(),
+                errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+            }),
+        }
     }
 
     /// Fails unless `no_new_privs` is set, a filter is installed, all capability sets are empty, one thread exists, and every call
@@ -42,12 +49,17 @@ impl SelfCheck {
     ///
     /// `bounding_empty` is the answer of [`crate::limits::drop_all_capabilities`].
     pub fn locked(&self, bounding_empty: bool, denied: &[Denied]) -> Result<()> {
-        let mut buffer = [0u8; 8192];
-        let length = self.status.read_at(&mut buffer, 0).map_err(|e| Error::Read {
-            what: "/proc/self/status".into(),
-            errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
-        })?;
-        check_status(&String::from_utf8_lossy(&buffer[..length]), bounding_empty)?;
+        match &self.status {
+            Some(status) => {
+                let mut buffer = [0u8; 8192];
+                let length = status.read_at(&mut buffer, 0).map_err(|e| Error::Read {
+                    what: "/proc/self/status".into(),
+                    errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+                })?;
+                check_status(&String::from_utf8_lossy(&buffer[..length]), bounding_empty)?;
+            }
+            None => check_calls(bounding_empty)?,
+        }
         for call in denied {
             let result = attempt::numbers(call.nr, &call.args);
             if result != Err(call.errno) {
@@ -62,10 +74,10 @@ impl SelfCheck {
     }
 }
 
-impl std::os::fd::AsFd for SelfCheck {
+impl SelfCheck {
     /// What a sweep of descriptors before the lock must keep.
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.status.as_fd()
+    pub fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        self.status.as_ref().map(std::os::fd::AsRawFd::as_raw_fd)
     }
 }
 
@@ -223,6 +235,35 @@ fn check_status(status: &str, bounding_empty: bool) -> Result<()> {
                 check: format!("{key} must be {value}"),
                 found: found.unwrap_or("nothing").into(),
             });
+        }
+    }
+    Ok(())
+}
+
+/// As [`check_status`], asked by calls instead of read from a file.
+fn check_calls(bounding_empty: bool) -> Result<()> {
+    let fail = |check: &str, found: String| Err(Error::NotLocked { check: check.to_owned(), found });
+    if nix::sys::prctl::get_no_new_privs() != Ok(true) {
+        return fail("NoNewPrivs must be 1", "something else".to_owned());
+    }
+    let seccomp = attempt::numbers(libc::SYS_prctl, &[libc::PR_GET_SECCOMP as i64, 0, 0, 0, 0, 0]);
+    if seccomp != Ok(libc::SECCOMP_MODE_FILTER as i64) {
+        return fail("Seccomp must be 2", attempt::describe(&seccomp));
+    }
+    let mut sets = vec![
+        ("inheritable", caps::CapSet::Inheritable),
+        ("permitted", caps::CapSet::Permitted),
+        ("effective", caps::CapSet::Effective),
+        ("ambient", caps::CapSet::Ambient),
+    ];
+    if bounding_empty {
+        sets.push(("bounding", caps::CapSet::Bounding));
+    }
+    for (name, set) in sets {
+        match caps::read(None, set) {
+            Ok(held) if held.is_empty() => {}
+            Ok(held) => return fail(&format!("the {name} capability set must be empty"), format!("{held:?}")),
+            Err(e) => return fail(&format!("the {name} capability set must be empty"), e.to_string()),
         }
     }
     Ok(())

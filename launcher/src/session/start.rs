@@ -153,7 +153,10 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let described = Described::new(&plan, &id);
     record.write_file(names::SESSION_JSON, described.json().as_bytes()).map_err(StartError::Record)?;
     record.append(&prepare::start_event(&plan, &id, facts)).map_err(StartError::Record)?;
-    let phantom = prepare::phantom_key(&plan).map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
+    let phantom = match &model {
+        Some(_) => prepare::phantom_key(&plan).map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?,
+        None => None,
+    };
 
     let mut space = starting.ready().map_err(StartError::View)?;
     if model.is_none() {

@@ -55,6 +55,9 @@ fn descriptors(rules: &mut Vec<Rule>) {
         (libc::PR_GET_NAME as u32, "names of threads"),
         (0x5356_4d41 /* PR_SET_VMA */, "the allocator names its memory"),
         (libc::PR_GET_DUMPABLE as u32, "checks"),
+        (libc::PR_GET_NO_NEW_PRIVS as u32, "checks from inside"),
+        (libc::PR_GET_SECCOMP as u32, "checks from inside"),
+        (libc::PR_CAPBSET_READ as u32, "checks from inside"),
     ] {
         rules.push(rule(
             call!(SYS_prctl),
@@ -63,6 +66,16 @@ fn descriptors(rules: &mut Vec<Rule>) {
             reason,
         ));
     }
+    rules.push(rule(
+        call!(SYS_prctl),
+        &[
+            arg(0, Test::Is(libc::PR_CAP_AMBIENT as u32)),
+            arg(1, Test::Is(libc::PR_CAP_AMBIENT_IS_SET as u32)),
+        ],
+        Action::Allow,
+        "checks from inside",
+    ));
+    rules.push(rule(call!(SYS_capget), &[], Action::Allow, "checks from inside"));
     rules.push(rule(
         call!(SYS_ioctl),
         &[arg(1, Test::Is(libc::FIONBIO as u32))],

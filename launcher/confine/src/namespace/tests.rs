@@ -188,7 +188,7 @@ fn start(workspace: &Path, agent_work: impl FnOnce() -> String) -> Session {
 }
 
 fn check_fd(check: &SelfCheck) -> i32 {
-    check.as_fd().as_raw_fd()
+    check.descriptor().expect("/proc is visible here")
 }
 
 fn errno_of<T>(result: std::io::Result<T>) -> String {
