@@ -1,11 +1,14 @@
-//! A session in small: a workspace, a process under the notifying filter, and the threads that serve it.
+//! A session in small: namespaces in which the workspace is read-only, processes under the notifying filter, and the threads that
+//! serve them.
 
 use nix::libc;
 use picktwo_confine::attempt::{Arg, syscall};
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::notify::Listener;
-use picktwo_confine::process::{self, Exit};
-use picktwo_confine::{Errno, filters, seccomp, sys};
+use nix::mount::{MsFlags, mount};
+use picktwo_confine::namespace::{self, NamespaceFds};
+use picktwo_confine::process::{self, Child, Exit};
+use picktwo_confine::{Errno, filters, limits, seccomp, sys};
 use picktwo_inside::files::{Config, Event, Grants, Root};
 use picktwo_inside::mode::{Mode, SharedMode};
 use picktwo_inside::sockets::Sockets;
@@ -28,6 +31,9 @@ pub(crate) struct Scene {
     pub(crate) grants: Arc<Grants>,
     pub(crate) events: Arc<Mutex<Vec<Event>>>,
     pub(crate) sockets: Option<Arc<Sockets>>,
+    /// Process 1 of the session.
+    pub(crate) init: i32,
+    keeper: Child,
 }
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -52,17 +58,18 @@ impl Scene {
         fs::create_dir_all(&out).unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
+        let (keeper, init) = namespaces(&w);
         let protect: Vec<String> = protect.iter().map(|p| (*p).to_owned()).collect();
         let grants = Grants::new(Config {
             roots: vec![Root { path: w.clone(), dir: directory(&w) }],
             private: Vec::new(),
-            session_root: directory(Path::new("/")),
+            session_root: directory(Path::new(&format!("/proc/{init}/root"))),
             mode: SharedMode::new(mode),
             protected: Protected::builtin().with(&protect).unwrap(),
             events: Box::new(move |event| told.lock().unwrap().push(event)),
         })
         .unwrap();
-        Scene { base, w, out, grants, events, sockets: None }
+        Scene { base, w, out, grants, events, sockets: None, keeper, init }
     }
 
     pub(crate) fn write(&self, name: &str, content: &str) {
@@ -95,7 +102,8 @@ impl Scene {
     fn session(&self, child: impl FnOnce(&Checks), beside: impl FnOnce()) {
         let (ours, theirs) = channel::pair().unwrap();
         let (w, out) = (self.w.clone(), self.out.clone());
-        let started = process::fork(move || {
+        let session = NamespaceFds::open(self.init).unwrap();
+        let inside = move || {
             let checks = Checks { failures: RefCell::new(Vec::new()), w, out };
             match enter(&checks, &theirs) {
                 Ok(()) => child(&checks),
@@ -104,6 +112,10 @@ impl Scene {
             let text = checks.failures.borrow().join("\n");
             let _ = theirs.send(format!("done\n{text}").as_bytes(), &[]);
             0
+        };
+        let started = process::fork(move || {
+            let joined = namespace::join(&session).and_then(|()| process::fork(inside)).and_then(|child| child.wait());
+            if joined == Ok(Exit::Code(0)) { 0 } else { 1 }
         })
         .unwrap();
         let mut message = Vec::new();
@@ -127,8 +139,54 @@ impl Scene {
     }
 }
 
+/// A process that holds namespaces in which `w` is read-only, and the number of their process 1.
+fn namespaces(w: &Path) -> (Child, i32) {
+    let _alone = FORKS.read().unwrap_or_else(PoisonError::into_inner);
+    let (ours, theirs) = channel::pair().unwrap();
+    let w = w.to_owned();
+    let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+    let keeper = process::fork(move || {
+        let init = process::clone_namespaces(namespace::SESSION, "a session", || {
+            let made = make_view(&w, uid, gid);
+            let _ = theirs.send(made.err().unwrap_or_else(|| "ready".into()).as_bytes(), &[]);
+            loop {
+                nix::unistd::pause();
+            }
+        });
+        let Ok(init) = init else { return 1 };
+        let _ = theirs.send(init.pid().to_string().as_bytes(), &[]);
+        let _ = init.wait();
+        0
+    })
+    .unwrap();
+    let mut number = None;
+    let mut ready = false;
+    while number.is_none() || !ready {
+        let mut message = Vec::new();
+        ours.recv(&mut message).unwrap().expect("namespaces");
+        let text = String::from_utf8(message).unwrap();
+        match text.parse() {
+            Ok(pid) => number = Some(pid),
+            Err(_) => ready = text == "ready" || panic!("the view: {text}"),
+        }
+    }
+    (keeper, number.unwrap())
+}
+
+fn make_view(w: &Path, uid: u32, gid: u32) -> Result<(), String> {
+    let none = None::<&str>;
+    namespace::write_own_maps(uid, gid).map_err(|e| e.to_string())?;
+    namespace::loopback_up().map_err(|e| e.to_string())?;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(|e| format!("private: {e}"))?;
+    mount(Some(w), w, none, MsFlags::MS_BIND, none).map_err(|e| format!("bind: {e}"))?;
+    let path = std::ffi::CString::new(w.as_os_str().as_bytes()).unwrap();
+    sys::mount_setattr(sys::CWD, &path, 0, sys::mount_attr::RDONLY, 0, 0).map_err(|e| format!("read-only: {e}"))?;
+    mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none).map_err(|e| format!("proc: {e}"))
+}
+
 impl Drop for Scene {
     fn drop(&mut self) {
+        let _ = self.keeper.kill_and_wait();
         let _ = fs::remove_dir_all(&self.base);
     }
 }
@@ -140,6 +198,7 @@ fn directory(path: &Path) -> OwnedFd {
 
 fn enter(checks: &Checks, channel: &Channel) -> Result<(), String> {
     std::env::set_current_dir(&checks.w).map_err(|e| e.to_string())?;
+    limits::drop_all_capabilities().map_err(|e| e.to_string())?;
     let listener = seccomp::install_listener(&filters::agent_notify(filters::Grants::ALL)).map_err(|e| e.to_string())?;
     channel.send(b"listener", &[listener.as_fd()]).map_err(|e| e.to_string())?;
     drop(listener);

@@ -122,8 +122,11 @@ fn nothing_crosses_the_boundary() {
         s.refused("through a link", path2(SYS_rename, "f", "leads-out/f"), Errno::EXDEV);
         s.granted("outside, by the kernel", path2(SYS_rename, &out("o"), &out("o2")));
         s.granted("through a link, by the kernel", write_file("leads-out/made", NEW, "x"));
-        // The workspace itself is a mount point in a session; here its parent is an ordinary directory.
-        s.refused("the root into itself", path2(SYS_rename, &s.w.to_string_lossy(), &s.w.join("x").to_string_lossy()), Errno::EINVAL);
+        // The workspace itself is a mount point.
+        s.refused("the root away", path2(SYS_rename, &s.w.to_string_lossy(), &out("w")), Errno::EXDEV);
+        s.refused("the root removed", path1(SYS_rmdir, &s.w.to_string_lossy(), &[]), Errno::EBUSY);
+        s.refused("the root made", path1(SYS_mkdir, &s.w.to_string_lossy(), &[0o777]), Errno::EEXIST);
+        s.granted("the root's mode", path1(SYS_chmod, &s.w.to_string_lossy(), &[0o755]));
     });
     assert_eq!(scene.read("f"), "f");
 }

@@ -89,50 +89,148 @@ fn links_that_change_lead_to_nothing_protected_or_outside() {
 #[test]
 fn read_only_mode_holds_under_every_race() {
     let scene = Scene::new(Mode::ReadOnly);
-    for dir in ["a", "swap/real"] {
-        fs::create_dir_all(scene.w.join(dir)).unwrap();
-    }
     scene.write("a/target", "target");
-    scene.write("swap/real/target", "real");
-    scene.write("swap/file", "file");
-    let out = scene.out.clone();
-    fs::create_dir_all(out.join("swap")).unwrap();
-    symlink(&scene.w, out.join("swap/ws")).unwrap();
-    fs::create_dir(out.join("swap/plain")).unwrap();
-    fs::write(out.join("swap/plain/target"), "plain").unwrap();
+    symlink(scene.w.join("a"), scene.out.join("link")).unwrap();
+    fs::create_dir(scene.out.join("real")).unwrap();
+    fs::write(scene.out.join("real/target"), "real").unwrap();
+    fs::write(scene.out.join("extra"), "extra").unwrap();
     let before = fingerprint(&scene.w);
     scene.run(|s| {
         let stop = AtomicBool::new(false);
         let start = Instant::now();
-        let (ws, plain) = (s.out.join("swap/ws").to_string_lossy().into_owned(), s.out.join("swap/plain").to_string_lossy().into_owned());
+        let out = s.out.to_string_lossy().into_owned();
+        let mut buffer = Swapped::new(&format!("{out}/real/target"), &format!("{}/a/target", s.w.display()));
+        let mut changed = 0;
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let (real, link) = (format!("{out}/real"), format!("{out}/link"));
+            let stop = &stop;
+            scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    let _ = rename2(&ws, &plain, RENAME_EXCHANGE);
+                    let _ = rename2(&real, &link, RENAME_EXCHANGE);
                 }
             });
-            // The bytes of a path change while it is read.
-            let buffer = std::sync::Mutex::new([format!("{ws}/f\0"), format!("{plain}/f\0")]);
+            scope.spawn(buffer.swapper(stop));
             while start.elapsed() < time() {
-                for dir in [&ws, &plain] {
-                    // The container tier's continued calls would need a read-only mount here: the root of this test has none, so only
-                    // calls that do not reach the kernel are tried on what may be a link.
-                    for path in [format!("{dir}/a/target"), s.w.join("a/target").to_string_lossy().into_owned()] {
-                        if !path.starts_with(&*s.w.to_string_lossy()) {
-                            continue;
-                        }
-                        s.refused("open", open(&path, O_WRONLY, 0), Errno::EROFS);
-                        s.refused("truncate", path1(SYS_truncate, &path, &[0]), Errno::EROFS);
-                        s.refused("chmod", path1(SYS_chmod, &path, &[0o777]), Errno::EROFS);
-                        s.refused("unlink", path1(SYS_unlink, &path, &[]), Errno::EROFS);
+                for dir in ["real", "link"] {
+                    let path = format!("{out}/{dir}/target");
+                    changed += u64::from(open(&path, O_WRONLY | O_TRUNC, 0).map(close).is_ok());
+                    let _ = path1(SYS_truncate, &path, &[0]);
+                    let _ = path1(SYS_chmod, &path, &[0o777]);
+                    let _ = path1(SYS_utime, &path, &[0]);
+                    let _ = path2(SYS_rename, &format!("{out}/extra"), &path);
+                    let _ = path2(SYS_link, &format!("{out}/extra"), &format!("{out}/{dir}/linked"));
+                    let _ = path1(SYS_mkdir, &format!("{out}/{dir}/made"), &[0o777]);
+                    let _ = path1(SYS_rmdir, &format!("{out}/{dir}/made"), &[]);
+                }
+                for nr in [SYS_unlink, SYS_chmod, SYS_truncate, SYS_creat] {
+                    let got = buffer.call(nr, 0o600);
+                    if nr == SYS_creat {
+                        let _ = got.map(close);
                     }
                 }
-                drop(buffer.lock());
+                let _ = fs::write(format!("{out}/real/target"), "real");
             }
             stop.store(true, Ordering::Relaxed);
         });
+        s.equal("the control: what lies outside was changed", changed > 0, true);
     });
     assert_eq!(fingerprint(&scene.w), before);
+}
+
+#[test]
+fn a_path_that_changes_while_it_is_read_is_judged_as_it_was_read() {
+    let scene = Scene::new(Mode::Edit);
+    scene.write("xclaude/settings.json", "free");
+    scene.write(".claude/settings.json", "{}");
+    let before = fingerprint(&scene.w.join(".claude"));
+    scene.run(|s| {
+        let stop = AtomicBool::new(false);
+        let start = Instant::now();
+        let mut buffer = Swapped::new("xclaude/settings.json", ".claude/settings.json");
+        let mut counts = [0, 0];
+        std::thread::scope(|scope| {
+            scope.spawn(buffer.swapper(&stop));
+            while start.elapsed() < time() {
+                for nr in [SYS_creat, SYS_truncate, SYS_chmod, SYS_unlink] {
+                    let got = buffer.call(nr, 0o600);
+                    counts[usize::from(got == Err(Errno::EACCES))] += 1;
+                    if nr == SYS_creat {
+                        let _ = got.map(close);
+                    }
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        s.equal("both were read", counts.iter().all(|&n| n > 10), true);
+    });
+    assert_eq!(fingerprint(&scene.w.join(".claude")), before);
+}
+
+/// A path in memory that another thread changes without end, through /proc/self/mem.
+struct Swapped {
+    bytes: Box<[u8]>,
+    texts: [Vec<u8>; 2],
+}
+
+impl Swapped {
+    /// The second text takes the place of the first one; shorter texts are filled up with slashes at their front.
+    fn new(a: &str, b: &str) -> Swapped {
+        let length = a.len().max(b.len());
+        let fill = |text: &str| {
+            let front = if text.starts_with('/') { "/".repeat(length - text.len()) } else { "./".repeat((length - text.len()) / 2) };
+            [front.as_bytes(), text.as_bytes(), b"\0"].concat()
+        };
+        let texts = [fill(a), fill(b)];
+        assert_eq!(texts[0].len(), texts[1].len());
+        Swapped { bytes: texts[0].clone().into(), texts }
+    }
+
+    fn swapper<'a>(&self, stop: &'a AtomicBool) -> impl FnOnce() + Send + use<'a> {
+        let (address, texts) = (self.bytes.as_ptr() as u64, self.texts.clone());
+        move || {
+            use std::os::unix::fs::FileExt;
+            let memory = fs::File::options().write(true).open("/proc/self/mem").unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                for text in &texts {
+                    memory.write_all_at(text, address).unwrap();
+                    std::thread::sleep(Duration::from_micros(20));
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, nr: i64, second: i64) -> Result<i64, Errno> {
+        syscall(nr, [Arg::Out(&mut self.bytes), Arg::Int(second), Arg::Null, Arg::Null, Arg::Null, Arg::Null])
+    }
+}
+
+#[test]
+fn a_repository_does_not_come_together_from_two_sides() {
+    let scene = Scene::new(Mode::Edit);
+    scene.run(|s| {
+        let start = Instant::now();
+        let mut rounds = 0;
+        while start.elapsed() < time() {
+            rounds += 1;
+            let dir = format!("r{rounds}");
+            for name in [dir.clone(), format!("{dir}/objects"), format!("{dir}/refs")] {
+                s.granted("mkdir", path1(SYS_mkdir, &name, &[0o777]));
+            }
+            let (a, b) = (format!("{dir}/config"), format!("{dir}/HEAD"));
+            let (config, head) = std::thread::scope(|scope| {
+                let config = scope.spawn(|| write_file(&a, NEW, "[core]\n\tfsmonitor = evil\n"));
+                let head = scope.spawn(|| write_file(&b, NEW, "ref: refs/heads/main\n"));
+                (config.join().unwrap(), head.join().unwrap())
+            });
+            // Whoever came first wins.
+            std::thread::sleep(Duration::from_millis(2));
+            let evil = fs::read_to_string(&a).unwrap_or_default().contains("fsmonitor");
+            if evil && fs::metadata(&b).is_ok() {
+                s.fail(format!("round {rounds}: {config:?} {head:?}"));
+            }
+        }
+        s.equal("there was time", rounds > 20, true);
+    });
 }
 
 #[test]

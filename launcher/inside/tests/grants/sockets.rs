@@ -1,14 +1,15 @@
-//! Sockets: made by a process that stands for the session's init, decided on by the real supervisor.
+//! Sockets: made by a process in the session's network namespace that stands for its init, decided on by the real supervisor.
 
 use super::harness::{Scene, close, fd_call, open};
 use nix::libc::*;
 use picktwo_confine::attempt::{Arg, syscall};
 use picktwo_confine::channel::{self, Channel};
-use picktwo_confine::{Errno, sys};
+use picktwo_confine::namespace::{self, NamespaceFds};
+use picktwo_confine::{Errno, limits, process, sys};
 use picktwo_inside::mode::Mode;
 use picktwo_inside::socket_request::{SocketReply, SocketRequest};
 use picktwo_inside::sockets::{Config, Sockets};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 
 /// Performs what is asked, in this network namespace.
@@ -30,8 +31,17 @@ fn init(channel: &Channel) {
 fn scene(mode: Mode) -> Scene {
     let mut scene = Scene::new(mode);
     let (ours, theirs) = channel::pair().unwrap();
-    std::thread::spawn(move || init(&theirs));
-    scene.sockets = Some(Sockets::new(Config { init: ours, session: std::process::id() as i32, private: vec![scene.out.join("private")], allowed: vec![scene.out.join("tools.sock")] }));
+    let session = NamespaceFds::open(scene.init).unwrap();
+    process::fork(move || {
+        if namespace::join(&session).is_err() || limits::sweep(&[theirs.as_raw_fd()]).is_err() {
+            return 1;
+        }
+        // Without a copy of the other end it sees its end.
+        init(&theirs);
+        0
+    })
+    .unwrap();
+    scene.sockets = Some(Sockets::new(Config { init: ours, session: scene.init, private: vec![scene.out.join("private")], allowed: vec![scene.out.join("tools.sock")] }));
     std::fs::create_dir(scene.out.join("private")).unwrap();
     scene
 }

@@ -2,7 +2,6 @@
 
 use super::harness::{Scene, close, open, write_file};
 use nix::libc::*;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use picktwo_confine::channel;
 use picktwo_inside::mode::Mode;
 use picktwo_inside::writers::{self, How};
@@ -38,9 +37,7 @@ fn descriptors_mappings_and_parked_ones_are_found() {
             let mut message = Vec::new();
             ours.recv(&mut message).unwrap();
             scene.grants.set_mode(Mode::ReadOnly);
-            // The processes of the test's own namespace: this one has nothing open in the workspace.
-            let all: Vec<i32> = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-            let found = writers::find(&scene.grants, &all);
+            let found = writers::find(&scene.grants, &writers::session_processes(scene.init));
             let mut names: Vec<_> = found.writers.iter().map(|w| (w.path.file_name().unwrap().to_string_lossy().into_owned(), matches!(w.how, How::Unseen), w.pid > 0)).collect();
             names.sort();
             assert_eq!(names, [("held".into(), false, true), ("name".into(), false, true), ("parked".into(), true, false)], "{found:?}");
@@ -57,8 +54,25 @@ fn descriptors_mappings_and_parked_ones_are_found() {
 fn a_mapping_outlives_its_descriptor() {
     let scene = Scene::new(Mode::Edit);
     scene.write("mapped", &"x".repeat(4096));
-    // A mapping of this process stands for the session's: making one takes unsafe code.
-    let own = std::process::id() as i32;
-    assert!(writers::find(&scene.grants, &[own]).writers.is_empty());
-    let _ = (mmap::<File>, MapFlags::MAP_SHARED, ProtFlags::PROT_WRITE);
+    let (ready, end) = (scene.out.join("ready"), scene.out.join("end"));
+    let wait = |file: &std::path::Path| {
+        while !file.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    scene.run_beside(
+        |s| {
+            s.works(
+                "python3 -c \"import mmap, os, time; f = open('mapped', 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); os.close(3) if os.path.exists('/proc/self/fd/3') else 0\nopen('../out/ready', 'w').close()\nwhile not os.path.exists('../out/end'): time.sleep(.01)\"",
+            );
+        },
+        || {
+            wait(&ready);
+            scene.grants.set_mode(Mode::ReadOnly);
+            let found = writers::find(&scene.grants, &writers::session_processes(scene.init));
+            assert!(found.writers.iter().any(|w| w.how == How::Mapping && w.path.ends_with("mapped") && w.command.contains("python3")), "{found:?}");
+            std::fs::write(&end, "").unwrap();
+        },
+    );
+    assert!(writers::find(&scene.grants, &writers::session_processes(scene.init)).writers.is_empty());
 }
