@@ -41,8 +41,6 @@ pub(crate) enum Refusal {
     Private,
     /// The address names a port that is not allowed.
     Port,
-    /// The retrieval's connections were revoked.
-    Revoked,
 }
 
 impl Refusal {
@@ -51,7 +49,6 @@ impl Refusal {
         match self {
             Self::Private => "refused-private",
             Self::Port => "refused-port",
-            Self::Revoked => "refused-revoked",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{End, Shared, tell};
 use crate::connections::call;
-use crate::connections::rules::{Pins, Refusal};
+use crate::connections::rules::Pins;
 use crate::connections::sockets::{Connecting, Sockets};
 use crate::names::{Host, Name};
 use crate::resolver::failure;
@@ -26,11 +26,16 @@ const LOCK_TIME: Duration = Duration::from_secs(10);
 pub(super) const MAX_NAMES: usize = 32;
 /// `connect` calls of one retriever that are looked at; one more ends it.
 pub(super) const MAX_CONNECTS: usize = 256;
+/// Calls of one retriever that are answered at all; one more ends it.
+pub(super) const MAX_CALLS: usize = 1024;
 /// Connections that are made at the same time; further calls wait.
 const MAX_CONNECTING: usize = 8;
 
 /// Why a name is not resolved once connections are revoked.
 const OVER: &str = "the connections of this retrieval are over";
+
+/// What is recorded of a connection that revocation ended or prevented.
+const REVOKED: &str = "refused-revoked";
 
 /// Both first messages, in either direction: what matters are the descriptors that come along.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,6 +80,7 @@ pub(super) struct Retrieval {
     asked: Vec<(Name, String)>,
     names: usize,
     connects: usize,
+    calls: usize,
     waiting: Vec<Waiting>,
     revoked: bool,
     /// Its channel is open.
@@ -100,6 +106,7 @@ impl Retrieval {
             asked: Vec::new(),
             names: 0,
             connects: 0,
+            calls: 0,
             waiting: Vec::new(),
             revoked: false,
             asks: true,
@@ -196,7 +203,7 @@ impl Retrieval {
         } in std::mem::take(&mut self.waiting)
         {
             connecting.abandon();
-            tell(launcher, &self.connection(host, to, Refusal::Revoked.outcome()))?;
+            tell(launcher, &self.connection(host, to, REVOKED))?;
             self.refuse(request, Errno::ENETUNREACH);
         }
         self.sockets.shut_down();
@@ -356,6 +363,11 @@ impl Retrieval {
                 return Ok(());
             }
         };
+        self.calls += 1;
+        if self.calls > MAX_CALLS {
+            self.kill();
+            return Ok(());
+        }
         match request.nr {
             nix::libc::SYS_socket => {
                 let made = if self.revoked {
@@ -380,6 +392,13 @@ impl Retrieval {
             self.kill();
             return Ok(());
         }
+        if self.revoked {
+            if let Ok(to) = call::address(request) {
+                tell(launcher, &self.connection(String::new(), to, REVOKED))?;
+            }
+            self.refuse(request.id, Errno::ENETUNREACH);
+            return Ok(());
+        }
         // Everything is read once, from a caller that is valid afterwards. As in the kernel, the descriptor comes first.
         let read = self
             .sockets
@@ -395,10 +414,7 @@ impl Retrieval {
                 return Ok(());
             }
         };
-        let decided = match self.revoked {
-            true => Err(Refusal::Revoked),
-            false => shared.rules.connect(to, &self.pins, &mut shared.near),
-        };
+        let decided = shared.rules.connect(to, &self.pins, &mut shared.near);
         let host = match decided {
             Ok(name) => name.map(Name::to_string).unwrap_or_default(),
             Err(refusal) => {

@@ -162,3 +162,51 @@ pub(crate) fn name_server() -> Child {
     })
     .expect("a child")
 }
+
+/// Gives `lo` an address with a prefix length: RTM_NEWADDR of rtnetlink(7), which needs this namespace's capabilities.
+pub(crate) fn add_address(ip: IpAddr, length: u8) {
+    use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockType, recv, sendto, socket};
+    use std::os::fd::AsRawFd;
+    const RTM_NEWADDR: u16 = 20;
+    const REQUEST_ACK_CREATE: u16 = 0x1 | 0x4 | 0x400;
+    const NLMSG_ERROR: u16 = 2;
+    const IFA_ADDRESS: u16 = 1;
+    const IFA_LOCAL: u16 = 2;
+    let (family, bytes) = match ip {
+        IpAddr::V4(ip) => (nix::libc::AF_INET as u8, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (nix::libc::AF_INET6 as u8, ip.octets().to_vec()),
+    };
+    // In use at once, without a search for others that have it.
+    const IFA_F_NODAD: u8 = 2;
+    let mut body = vec![family, length, IFA_F_NODAD, 0];
+    body.extend(1_u32.to_ne_bytes());
+    for kind in [IFA_LOCAL, IFA_ADDRESS] {
+        body.extend((bytes.len() as u16 + 4).to_ne_bytes());
+        body.extend(kind.to_ne_bytes());
+        body.extend(&bytes);
+    }
+    let mut message = (body.len() as u32 + 16).to_ne_bytes().to_vec();
+    message.extend(RTM_NEWADDR.to_ne_bytes());
+    message.extend(REQUEST_ACK_CREATE.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    let netlink = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    sendto(
+        netlink.as_raw_fd(),
+        &message,
+        &NetlinkAddr::new(0, 0),
+        MsgFlags::empty(),
+    )
+    .expect("a request");
+    let mut answer = [0; 1024];
+    let length = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty()).expect("an answer");
+    assert_eq!(u16::from_ne_bytes([answer[4], answer[5]]), NLMSG_ERROR);
+    assert_eq!(answer[16..20.min(length)], [0; 4], "the kernel's errno, 0 for success");
+    // Routes follow in their own time. Nobody listens: a refusal is what a working address gives.
+    let usable = || TcpStream::connect((ip, 9)).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused);
+    let end = Instant::now() + PATIENCE;
+    while !usable() {
+        assert!(Instant::now() < end, "{ip} never came to be");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -39,7 +39,7 @@ pub(crate) enum Order {
 }
 
 /// An argument of a call.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Argument {
     Int(i64),
     Bytes(Vec<u8>),

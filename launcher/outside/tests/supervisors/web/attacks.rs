@@ -326,6 +326,19 @@ fn floods_and_garbage_end_the_retriever_only() {
         .collect::<Vec<_>>();
     assert_eq!(made.iter().filter(|m| m.is_ok()).count(), 32);
     assert_eq!(made.last(), Some(&Err(Errno::EMFILE)));
+    let socket = vec![
+        Int(libc::AF_INET.into()),
+        Int(libc::SOCK_STREAM.into()),
+        Int(libc::IPPROTO_TCP.into()),
+    ];
+    for _ in 40..1024 {
+        assert_eq!(hostile.call(libc::SYS_socket, socket.clone()), Err(Errno::EMFILE));
+    }
+    hostile.provoke(&Order::Call {
+        nr: libc::SYS_socket,
+        args: socket,
+    });
+    assert_eq!(web.ended(&hostile), KILLED, "too many calls");
     // The other one never noticed.
     assert_eq!(steady.resolve("public.example.org").addresses.len(), 2);
 }

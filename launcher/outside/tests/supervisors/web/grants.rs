@@ -20,6 +20,10 @@ pub(crate) const TESTS: &[Test] = &[
         addresses_are_decided_on_one_by_one,
     ),
     (
+        "web::grants::this_host_and_its_links_are_refused_although_public",
+        this_host_and_its_links_are_refused_although_public,
+    ),
+    (
         "web::grants::a_blocking_connection_holds_up_nobody_else",
         a_blocking_connection_holds_up_nobody_else,
     ),
@@ -264,8 +268,10 @@ fn after_revocation_nothing_is_granted_or_sent() {
     for socket in [socket, quick] {
         assert_eq!(hostile.send(socket, 0), Err(Errno::EPIPE));
     }
-    assert_eq!(hostile.connect(early, to), Err(Errno::EACCES), "made before");
-    assert_eq!(hostile.connect(socket, to), Err(Errno::EACCES), "connected before");
+    for (socket, what) in [(early, "made before"), (socket, "connected before")] {
+        assert_eq!(hostile.connect(socket, to), Err(Errno::ENETUNREACH), "{what}");
+        web.connection(&hostile, to, "", "refused-revoked");
+    }
     assert_eq!(
         hostile.socket_of(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP),
         Err(Errno::EACCES)
@@ -323,4 +329,34 @@ fn retrievers_are_stopped_queued_and_counted() {
     // No channel came along.
     web.say(&ToWeb::Retrieve { id: 9 }, &[]);
     assert_eq!(web.event(), FromWeb::Ended { id: 9, code: 125 });
+}
+
+fn this_host_and_its_links_are_refused_although_public() {
+    let web = start(&[]);
+    let hostile = web.locked(1);
+    let check = |to: &str, outcome: &str| {
+        assert_eq!(hostile.fresh_connect(at(to)), Err(Errno::ENETUNREACH), "{to}");
+        web.connection(&hostile, at(to), "", outcome);
+    };
+    // Granted as long as they are somewhere else; this namespace only has no route to them.
+    for to in ["93.184.216.34:80", "93.184.216.99:80", "[2606:2800::34]:80"] {
+        check(to, "ENETUNREACH");
+    }
+    // The host moves into their networks while the supervisor is locked.
+    harness::add_address("93.184.216.34".parse().expect("an address"), 24);
+    harness::add_address("2606:2800::34".parse().expect("an address"), 64);
+    let (v4, v6) = (listener("93.184.216.34:80"), listener("[2606:2800::34]:80"));
+    for to in [
+        "93.184.216.34:80",
+        "93.184.216.99:80",
+        "93.184.216.255:80",
+        "[::ffff:93.184.216.34]:80",
+    ] {
+        check(to, "refused-private");
+    }
+    check("[2606:2800::34]:80", "refused-private");
+    check("93.184.217.34:80", "ENETUNREACH");
+    check("[2606:2800:0:1::34]:80", "ENETUNREACH");
+    nobody_came(&v4);
+    nobody_came(&v6);
 }
