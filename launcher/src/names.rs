@@ -15,8 +15,6 @@ pub(crate) const PATH: &str = "PATH";
 pub(crate) const TERM: &str = "TERM";
 /// Any value: no colour (no-color.org).
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
-/// Inside a session: its id.
-pub(crate) const PICKTWO_SESSION: &str = "PICKTWO_SESSION";
 
 /// The audit of a session, in its directory.
 pub(crate) const AUDIT: &str = "audit.jsonl";

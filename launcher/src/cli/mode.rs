@@ -64,10 +64,10 @@ pub(crate) fn main(args: Args) -> ExitCode {
         text.push('\n');
         for w in writers {
             let who = match w.pid {
-                Some(pid) => format!("{} ({pid})", w.command),
+                Some(pid) => format!("{} ({pid})", output::plain(&w.command)),
                 None => "no process shows it".to_owned(),
             };
-            text.push_str(&format!("  {who}  {}  {}\n", w.how, w.path));
+            text.push_str(&format!("  {who}  {}  {}\n", w.how, output::plain(&w.path)));
         }
         if !args.stop {
             text.push_str(&format!("End them with: picktwo mode {} read-only --stop\n", session.id));

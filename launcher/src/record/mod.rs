@@ -125,11 +125,6 @@ impl Record {
         })
     }
 
-    /// Session id.
-    pub(crate) fn id(&self) -> &str {
-        &self.id
-    }
-
     /// The session's directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir

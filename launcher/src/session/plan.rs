@@ -4,10 +4,9 @@ use super::policy::{self, PolicyError};
 use crate::names;
 use crate::record::{RecordError, make_private_dir};
 use picktwo_inside::view::{self, Identity, Places, ReadOnly};
-use picktwo_policies::diagnostics::Kind;
-use picktwo_policies::model::{Policy, Set};
+use picktwo_policies::model::{Distiller, Policy, Set};
 use picktwo_wire::control::Mode;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +41,8 @@ pub(crate) enum PlanError {
     Policy(Box<PolicyError>),
     /// A path that policy or command line names is not there; holds who named it.
     Missing(PathBuf, String, std::io::Error),
+    /// A key that this version reads but cannot enforce yet; holds where it stands.
+    NotEnforced(&'static str, String),
     /// A private directory cannot be made.
     Private(RecordError),
 }
@@ -57,6 +58,9 @@ impl PlanError {
             }
             Self::Policy(e) => e.render(colour),
             Self::Missing(path, by, e) => format!("picktwo: {} ({by}) cannot be used: {e}\n", path.display()),
+            Self::NotEnforced(key, place) => {
+                format!("picktwo: `{key}` ({place}) is not enforced by this version yet: take it out, nothing was started\n")
+            }
             Self::Private(e) => format!("picktwo: {e}\n"),
         }
     }
@@ -110,6 +114,7 @@ impl Plan {
         places.policy.clone_from(&loaded.files);
         view::workspace_check(&workspace, &places).map_err(PlanError::Workspace)?;
         let policy = loaded.policy;
+        enforceable(&policy)?;
         let mode = if wish.edit || policy.mode.value == picktwo_policies::model::Mode::Edit { Mode::Edit } else { Mode::ReadOnly };
         let hidden: Vec<PathBuf> = [state.clone(), config].into_iter().map(|p| p.canonicalize().unwrap_or(p)).collect();
 
@@ -153,14 +158,26 @@ impl Plan {
     }
 }
 
-/// Paths that a policy names. A path of a built-in file that does not exist is skipped; system paths are always shown.
+/// Refuses what would be promised and not kept.
+pub(super) fn enforceable(policy: &Policy) -> Result<(), PlanError> {
+    let place = |p: &picktwo_policies::Place| format!("{}, line {}", p.file(), p.line());
+    if let Some(hide) = policy.files.hide.first() {
+        return Err(PlanError::NotEnforced("files.hide", place(&hide.place)));
+    }
+    let retrieval = &policy.retrieval;
+    if retrieval.distiller.value != Distiller::Extractive {
+        return Err(PlanError::NotEnforced("retrieval.distiller", place(&retrieval.distiller.place)));
+    }
+    if retrieval.raw.value {
+        return Err(PlanError::NotEnforced("retrieval.raw", place(&retrieval.raw.place)));
+    }
+    Ok(())
+}
+
+/// Paths that a policy names.
 fn named(paths: &[Set<String>], workspace: &Path) -> Result<Vec<PathBuf>, PlanError> {
     let mut found = Vec::new();
     for path in paths {
-        let builtin = path.place.kind() == Kind::Builtin;
-        if builtin {
-            continue;
-        }
         let full = workspace.join(super::key::expand_home(&path.value));
         let by = format!("{}, line {}", path.place.file(), path.place.line());
         found.push(full.canonicalize().map_err(|e| PlanError::Missing(full.clone(), by, e))?);
@@ -219,9 +236,4 @@ fn identity(home: PathBuf) -> Identity {
         shell: field("/etc/passwd", uid, 6).map(PathBuf::from).filter(|p| p.is_absolute()).unwrap_or_else(|| "/bin/sh".into()),
         home,
     }
-}
-
-/// The last component of a command, for people.
-pub(crate) fn short_name(command: &OsStr) -> String {
-    Path::new(command).file_name().unwrap_or(command).to_string_lossy().into_owned()
 }

@@ -6,7 +6,7 @@ use super::web::{Retriever, Web};
 use crate::record::{self, Event, Record};
 use picktwo_policies::model::Policy;
 use picktwo_policies::outgoing::{Guard, Secret, Target};
-use picktwo_wire::answer::Answer;
+use picktwo_wire::answer::{Answer, BlockKind};
 use picktwo_wire::retrieval::{FromRetriever, FromWeb, HostPort, Job, Limits, ToRetriever, WebStart};
 use picktwo_wire::tools::Reply;
 use picktwo_wire::{MAX_QUESTION, MAX_URL};
@@ -154,16 +154,15 @@ impl Retrievals {
             outcome: outcome.to_owned(),
             wire_bytes,
             sources: answer.map(|a| a.sources.iter().map(|s| s.sha256.clone()).collect()).unwrap_or_default(),
-            answer: answer.map(|a| record::hash(&serde_json::to_vec(a).unwrap_or_default())),
+            answer: answer.map(|a| record::hash(&kept(a))),
             flags: answer.map(|a| a.flags.iter().map(|f| f.id.clone()).collect()).unwrap_or_default(),
         };
         match outcome {
-            Ok((answer, wire_bytes)) => {
+            Ok((answer, wire_bytes, visited)) => {
                 let file = format!("{}/{}.json", crate::names::RETRIEVALS, retriever.id);
-                let kept = serde_json::to_vec_pretty(&answer).unwrap_or_default();
-                self.record.write_file(&file, &kept).map_err(|e| Stop::failed("record", e))?;
+                self.record.write_file(&file, &kept(&answer)).map_err(|e| Stop::failed("record", e))?;
                 self.note(&retrieved("answered", wire_bytes, Some(&answer)))?;
-                self.learn(&answer);
+                self.learn(&visited, &answer);
                 Ok(answer)
             }
             Err(stop) => {
@@ -184,12 +183,13 @@ impl Retrievals {
         job: Job,
         mut at: Target,
         progress: &mut dyn FnMut(String),
-    ) -> Result<(Answer, u64), Stop> {
+    ) -> Result<(Answer, u64, Vec<String>), Stop> {
         match self.next(retriever)? {
             FromRetriever::Ready => {}
             _ => return Err(Stop::failed("retriever", "the retriever did not start as it should")),
         }
         let mut hops = 0;
+        let mut visited = vec![at.url.clone()];
         self.tell(retriever, &ToRetriever::Job(job))?;
         loop {
             match self.next(retriever)? {
@@ -201,13 +201,14 @@ impl Retrievals {
                     }
                     if let Some(next) = self.hop(retriever, &at, url, status, location)? {
                         progress(format!("redirected to {}", next.host));
+                        visited.push(next.url.clone());
                         at = next;
                     }
                 }
                 FromRetriever::Answer { answer, wire_bytes } => {
                     let answer = picktwo_retriever::filter::check(&answer)
                         .map_err(|e| Stop::failed("answer", format!("the retriever's answer was not accepted: {e}")))?;
-                    return Ok((answer, wire_bytes));
+                    return Ok((answer, wire_bytes, visited));
                 }
                 FromRetriever::Failed { cause, reason } => {
                     return Err(Stop::Failed { cause: shown(&cause), reason: shown(&reason) });
@@ -231,6 +232,8 @@ impl Retrievals {
         let url = shown(&url);
         let Some(location) = location else {
             self.note(&Event::Hop { retrieval: retriever.id, url, status, location: None, refused: None })?;
+            // The connection for the body stands: from here on, where content is read, there is no other.
+            retriever.revoke().map_err(|e| Stop::failed("web-side", e))?;
             return Ok(None);
         };
         let checked = self.guard().redirect(at, &location);
@@ -255,10 +258,18 @@ impl Retrievals {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was fetched may be asked for again.
-    fn learn(&self, answer: &Answer) {
-        for source in &answer.sources {
-            self.guard().found(&source.url);
+    /// What was asked for may be asked for again, and so may what the page links to on its own site. The addresses are those that
+    /// the launcher let through, not those that the retriever names.
+    fn learn(&self, visited: &[String], answer: &Answer) {
+        let mut guard = self.guard();
+        for url in visited {
+            guard.found(url);
+        }
+        let Some(page) = visited.last() else { return };
+        for block in answer.answer.iter().filter(|b| b.kind == BlockKind::Links) {
+            for link in block.text.lines().filter_map(linked_url) {
+                guard.linked(page, &link);
+            }
         }
     }
 
@@ -289,6 +300,17 @@ impl Retrievals {
         }
         Ok(())
     }
+}
+
+/// The bytes of an answer as they are kept and hashed.
+fn kept(answer: &Answer) -> Vec<u8> {
+    serde_json::to_vec(answer).unwrap_or_default()
+}
+
+/// The URL of one line of a list of links: `[3] https://host/path`.
+fn linked_url(line: &str) -> Option<String> {
+    let url = line.strip_prefix('[')?.split_once("] ")?.1.trim();
+    url.starts_with("http").then(|| url.to_owned())
 }
 
 /// A stranger's words on one line, filtered and cut.

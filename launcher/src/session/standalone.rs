@@ -1,6 +1,6 @@
 //! A retrieval outside any session: the same web side and the same checks, with a record of its own.
 
-use super::plan::PlanError;
+use super::plan::{self, PlanError};
 use super::retrieval::{self, Retrievals};
 use super::web::{self, Web};
 use super::{id, policy};
@@ -30,6 +30,7 @@ pub(crate) fn fetch(request: &Request, extra: Option<&Path>, progress: &mut dyn 
         error.render(false).trim_start_matches("picktwo: ").trim_end().to_owned()
     })?;
     let policy = loaded.policy;
+    plan::enforceable(&policy).map_err(|e| e.render(false).trim_start_matches("picktwo: ").trim_end().to_owned())?;
     let id = id::new().map_err(|e| e.to_string())?;
     let record = Arc::new(Record::create(&id).map_err(|e| e.to_string())?);
     let guard = retrieval::guard(&policy, &[]);

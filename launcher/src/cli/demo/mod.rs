@@ -94,13 +94,13 @@ fn play(keep: bool) -> std::io::Result<bool> {
     let person = Person { home: home.path.clone(), session: Arc::clone(&session) };
     let script = script(&bound, &private, &secrets);
     let html = page(&bound, &private, &secrets);
-    let stage = bound.play(script, html, Box::new(move || person.allow_edit()));
+    let evidence = bound.play(script, html, Box::new(move || person.allow_edit()));
 
     let code = run_session(&home.path, &work, &secrets, &session)?;
     let id = session.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let audit = audit_holds(&home.path)?;
     let verdict = judge::judge(&judge::Scene {
-        evidence: &stage.evidence.lock().unwrap_or_else(PoisonError::into_inner),
+        evidence: &evidence.lock().unwrap_or_else(PoisonError::into_inner),
         secrets: &secrets,
         work: &work,
         exit: code,

@@ -46,18 +46,6 @@ pub(super) struct Evidence {
     pub(super) broken: Vec<String>,
 }
 
-/// The running stage.
-pub(super) struct Stage {
-    /// Where the model provider listens.
-    pub(super) model: SocketAddr,
-    /// Where the hostile page is.
-    pub(super) page: SocketAddr,
-    /// Where the attacker listens.
-    pub(super) attacker: SocketAddr,
-    /// What arrived.
-    pub(super) evidence: Arc<Mutex<Evidence>>,
-}
-
 fn listen() -> std::io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -98,19 +86,18 @@ impl Bound {
         script: Vec<Step>,
         html: String,
         edit: Box<dyn Fn() -> Result<(), String> + Send>,
-    ) -> Stage {
+    ) -> Arc<Mutex<Evidence>> {
         let evidence = Arc::new(Mutex::new(Evidence::default()));
-        let stage =
-            Stage { model: self.model.1, page: self.page.1, attacker: self.attacker.1, evidence: Arc::clone(&evidence) };
         let seen = Arc::clone(&evidence);
         std::thread::spawn(move || accept(&self.page.0, |stream| serve_page(&stream, &html, &seen)));
         let seen = Arc::clone(&evidence);
         std::thread::spawn(move || accept(&self.attacker.0, |stream| take_loot(stream, &seen)));
+        let seen = Arc::clone(&evidence);
         std::thread::spawn(move || {
-            let mut model = Model { script, next: 0, edit, evidence };
+            let mut model = Model { script, next: 0, edit, evidence: seen };
             accept(&self.model.0, |stream| model.serve(&stream));
         });
-        stage
+        evidence
     }
 }
 
