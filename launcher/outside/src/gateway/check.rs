@@ -359,10 +359,22 @@ fn word(text: &str, marks: &[u8]) -> bool {
 
 /// Standard base64 with at most two `=` at the end; nothing else, so that no provider can read an address into it.
 fn base64(text: &str) -> bool {
+    const ALPHABET: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            let b = byte as u8;
+            table[byte] = b.is_ascii_alphanumeric() || b == b'+' || b == b'/';
+            byte += 1;
+        }
+        table
+    };
     let data = text
         .strip_suffix("==")
         .or_else(|| text.strip_suffix('='))
         .unwrap_or(text);
-    data.bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
+    // Without a branch for each byte: there are millions.
+    data.as_bytes()
+        .chunks(4096)
+        .all(|part| part.iter().fold(true, |fine, byte| fine & ALPHABET[usize::from(*byte)]))
 }

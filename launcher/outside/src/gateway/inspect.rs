@@ -25,7 +25,8 @@ const TYPES: &[&str] = &[
     "file_citation",
     "container_file_citation",
     "openrouter:",
-    "program_output",
+    "file_path",
+    "program",
     "builtin_function",
 ];
 

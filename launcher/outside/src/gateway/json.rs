@@ -313,22 +313,11 @@ impl<'a> Reader<'a> {
 
     /// Goes to the next quote or backslash.
     fn plain(&mut self) -> Result<(), Fault> {
-        match self.bytes[self.at..]
-            .iter()
-            .position(|&b| b == b'"' || b == b'\\' || b < 0x20)
-        {
-            Some(n) => {
-                self.at += n;
-                if self.bytes[self.at] < 0x20 {
-                    Err(self.syntax("no raw control character in a string"))
-                } else {
-                    Ok(())
-                }
-            }
-            None => {
-                self.at = self.bytes.len();
-                Err(self.syntax("the end of the string"))
-            }
+        self.at += plain_length(&self.bytes[self.at..]);
+        match self.peek() {
+            Some(b'"' | b'\\') => Ok(()),
+            Some(_) => Err(self.syntax("no raw control character in a string")),
+            None => Err(self.syntax("the end of the string")),
         }
     }
 
@@ -402,18 +391,36 @@ fn duplicate<'v>(members: &'v [(Cow<'_, str>, Value<'_>)]) -> Option<&'v str> {
     keys.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
+/// Bytes before the first quote, backslash or control character. Eight at a time: images come as strings of megabytes.
+pub(crate) fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = ONES << 7;
+    // Whether any byte of a word is 0, or below 0x20 (Bit Twiddling Hacks, "haszero" and "hasless").
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let control = |word: u64| word.wrapping_sub(ONES * 0x20) & !word & HIGH;
+    let (words, _) = bytes.as_chunks::<8>();
+    let clean = words.iter().take_while(|word| {
+        let word = u64::from_le_bytes(**word);
+        zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\'))) | control(word) == 0
+    });
+    let start = clean.count() * 8;
+    let rest = &bytes[start..];
+    start
+        + rest
+            .iter()
+            .position(|&b| b == b'"' || b == b'\\' || b < 0x20)
+            .unwrap_or(rest.len())
+}
+
 /// Writes a string: escapes only what RFC 8259 demands.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[from..at]);
-        from = at + 1;
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, tail) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let Some((&byte, tail)) = tail.split_first() else { break };
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -426,8 +433,8 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
                 out.push(HEX[usize::from(byte & 15)]);
             }
         }
+        rest = tail;
     }
-    out.extend_from_slice(&bytes[from..]);
     out.push(b'"');
 }
 

@@ -132,7 +132,7 @@ static PROBES: &[Probe] = &[
     probe("seccomp", || attempt::numbers(libc::SYS_seccomp, &[2])),
 ];
 
-/// The identifiers that [`run`] knows.
+/// The probes that a start message may name.
 pub fn ids() -> impl Iterator<Item = &'static str> {
     PROBES.iter().map(|probe| probe.id)
 }

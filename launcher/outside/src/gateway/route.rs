@@ -172,7 +172,8 @@ fn unknown(method: &str, path: &str) -> Refusal {
     if web { refusal.instead(hosted::WEB) } else { refusal }
 }
 
-/// Whether an entry of a policy's `allow` names this method and path. `*` or `{model}` stands for a model's name.
+/// Whether an entry of a policy's `allow` names this method and path. `*` or `{model}` stands for a model's name; a `*` at the end
+/// for any rest. An entry never allows a path that [`read`] does not know.
 pub(crate) fn allows(entry: &str, method: &str, path: &str) -> bool {
     let Some((entry_method, pattern)) = entry.split_once(' ') else {
         return false;
@@ -187,6 +188,7 @@ pub(crate) fn allows(entry: &str, method: &str, path: &str) -> bool {
         .or_else(|| pattern.find('{').zip(pattern.find('}').map(|at| at + 1)));
     match hole {
         None => pattern == path,
+        Some((from, to)) if pattern[from..] == *"*" && to == pattern.len() => path.starts_with(&pattern[..from]),
         Some((from, to)) if from < to => {
             let (before, after) = (&pattern[..from], &pattern[to..]);
             path.strip_prefix(before)

@@ -164,7 +164,7 @@ fn reaches(value: &Value) -> Option<String> {
                 {
                     Some(format!("{key} {member}"))
                 }
-                "allowed_callers" if member != &json!(["direct"]) && member != &json!([]) => {
+                "allowed_callers" if !member.as_array().is_some_and(|all| all.iter().all(|c| c == "direct")) => {
                     Some(format!("callers {member}"))
                 }
                 "include"

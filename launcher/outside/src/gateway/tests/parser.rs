@@ -1,6 +1,6 @@
 //! The parser agrees with another one on what is JSON, and is stricter where providers may differ.
 
-use super::super::json::{ANSWER, Fault, Limits, REQUEST, parse, write_value};
+use super::super::json::{ANSWER, Fault, Limits, REQUEST, parse, plain_length, write_value};
 use super::super::refusal::Refusal;
 
 fn rewritten(text: &str) -> Result<String, Fault> {
@@ -143,5 +143,24 @@ fn faults_are_refusals_with_status_400() {
     ] {
         let refusal = Refusal::from(parse(text.as_bytes(), REQUEST).unwrap_err());
         assert_eq!((refusal.rule, refusal.status), (rule, 400));
+    }
+}
+
+#[test]
+fn every_byte_stops_a_plain_run_where_it_must() {
+    for byte in 0..=255u8 {
+        let stops = byte < 0x20 || byte == b'"' || byte == b'\\';
+        for at in 0..24 {
+            // Neighbours from which a word-wise comparison could borrow.
+            for filler in [b' ', b'!', b'#', b'[', b']', 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
+                let mut bytes = [filler; 24];
+                bytes[at] = byte;
+                assert_eq!(
+                    plain_length(&bytes),
+                    if stops { at } else { 24 },
+                    "{byte:#x} at {at} in {filler:#x}"
+                );
+            }
+        }
     }
 }

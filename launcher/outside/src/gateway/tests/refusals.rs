@@ -1,6 +1,7 @@
 //! What the server refuses, and in which words.
 
 use super::super::Limits;
+use super::super::route::allows;
 use super::bodies;
 use super::fake::*;
 use super::upstreams::{ANSWER, MESSAGES, SMALL, message};
@@ -171,4 +172,26 @@ fn the_phantom_token_is_asked_for() {
             .iter()
             .all(|got| !got.head.contains("phantom"))
     );
+}
+
+#[test]
+fn an_entry_of_allow_names_one_method_and_path_or_a_pattern() {
+    let stream = "/v1beta/models/gemini-2.5-pro:streamGenerateContent";
+    for (entry, path, allowed) in [
+        ("POST /v1/messages", "/v1/messages", true),
+        ("POST /v1/messages", "/v1/messages/count_tokens", false),
+        ("GET /v1/messages", "/v1/messages", false),
+        ("POST", "/v1/messages", false),
+        ("/v1/messages", "/v1/messages", false),
+        ("POST /v1beta/models/{model}:streamGenerateContent", stream, true),
+        ("POST /v1beta/models/*:streamGenerateContent", stream, true),
+        ("POST /v1beta/models/*:generateContent", stream, false),
+        ("POST /v1beta/models/gemini-2.5-pro:streamGenerateContent", stream, true),
+        ("POST /v1beta/models/*", stream, true),
+        ("POST /v1/*", stream, false),
+        ("POST }{", stream, false),
+        ("POST /v1beta/models/*:x", "/v1beta/models/a/../b:x", false),
+    ] {
+        assert_eq!(allows(entry, "POST", path), allowed, "{entry} {path}");
+    }
 }
