@@ -51,6 +51,8 @@ enum End {
     NoGatewayChannel,
     /// The gateway ended, with this exit code.
     Gateway(i32),
+    /// The gateway does not read what it asked for.
+    GatewayStalled,
     /// A message was not one.
     Message(MessageError),
     /// The gateway asked for an upstream that there is not.
@@ -71,6 +73,7 @@ impl std::fmt::Display for End {
             Self::Closed => f.write_str("the launcher ended"),
             Self::NoGatewayChannel => f.write_str("the start message came without the gateway's channel"),
             Self::Gateway(code) => write!(f, "the gateway ended with exit code {code}"),
+            Self::GatewayStalled => f.write_str("the gateway does not take the connections that it asked for"),
             Self::Message(e) => e.fmt(f),
             Self::UnknownUpstream(index) => {
                 write!(f, "the gateway asked for upstream {index}, which is not configured")
@@ -291,11 +294,16 @@ impl Model<'_> {
             ..
         }) = self.pending.front()
         {
-            match outcome {
-                Ok(socket) => self.gateway.send(&encode(&Connected::Socket)?, &[socket.as_fd()])?,
-                Err(reason) => self
-                    .gateway
-                    .send(&encode(&Connected::Failed { reason: reason.clone() })?, &[])?,
+            let sent = match outcome {
+                Ok(socket) => self.gateway.try_send(&encode(&Connected::Socket)?, &[socket.as_fd()])?,
+                Err(reason) => {
+                    let reason = reason.clone();
+                    self.gateway.try_send(&encode(&Connected::Failed { reason })?, &[])?
+                }
+            };
+            // Waiting for it would mean not to notice the launcher's end.
+            if !sent {
+                return Err(End::GatewayStalled);
             }
             self.pending.pop_front();
         }

@@ -27,6 +27,10 @@ pub(crate) const TESTS: &[Test] = &[
     ),
     ("model::what_is_not_configured_ends_it", what_is_not_configured_ends_it),
     (
+        "model::a_gateway_that_takes_nothing_ends_it",
+        a_gateway_that_takes_nothing_ends_it,
+    ),
+    (
         "model::it_ends_with_the_launcher_and_takes_the_gateway_along",
         it_ends_with_the_launcher_and_takes_the_gateway_along,
     ),
@@ -38,6 +42,8 @@ pub(crate) const TESTS: &[Test] = &[
 enum Order {
     /// Ask for these upstreams at once, then report every answer, in the order in which they come.
     Ask(Vec<usize>),
+    /// Ask for this upstream so many times, and take nothing of it.
+    Flood(usize, usize),
     /// Say who you are. It does not notice by itself that its supervisor is gone.
     Pid,
 }
@@ -61,6 +67,11 @@ pub(crate) fn gateway(outside: Channel) -> ExitCode {
     loop {
         match receive::<Order>(&test).0 {
             Order::Pid => report(&Report::Pid(std::process::id() as i32)),
+            Order::Flood(upstream, times) => {
+                let ask = encode(&Connect { upstream }).expect("a message");
+                // Until outside has had enough.
+                let _ = (0..times).try_for_each(|_| outside.send(&ask, &[]));
+            }
             Order::Ask(upstreams) => {
                 for upstream in &upstreams {
                     outside
@@ -249,6 +260,17 @@ fn a_bad_start_is_explained() {
     let model = spawn(&["no host:443"]);
     match receive::<FromModel>(&model.launcher).0 {
         FromModel::Failed { reason } => assert!(reason.contains("no host"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(model.child.wait().expect("a child").code(), 1);
+}
+
+fn a_gateway_that_takes_nothing_ends_it() {
+    // Nobody listens: every request is answered at once.
+    let model = start(&["127.0.0.2:9"]);
+    model.order(&Order::Flood(0, 100_000));
+    match receive::<FromModel>(&model.launcher).0 {
+        FromModel::Failed { reason } => assert!(reason.contains("does not take"), "{reason}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(model.child.wait().expect("a child").code(), 1);
