@@ -158,15 +158,15 @@ pub fn allow_session(access: Access, root: OwnedFd) -> Result<Access, picktwo_co
     allow_streams(access.fd(Rights::Write, root, Path::new("the session's root")))
 }
 
-/// Allows to open the files behind the standard descriptors by name again (`/dev/stdout`), as far as they are open: where the
-/// person redirected them, they lie outside of the view. Pipes need no rule, terminals have theirs.
+/// Allows to open the files and terminals behind the standard descriptors by name again (`/dev/stdout`), as far as they are
+/// open: they lie outside of the view. Pipes need no rule.
 fn allow_streams(mut access: Access) -> Result<Access, picktwo_confine::Error> {
     let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     for fd in [input.as_fd(), output.as_fd(), errors.as_fd()] {
         let (Ok(what), Ok(flags)) = (sys::fstat(fd), sys::status_flags(fd)) else {
             continue;
         };
-        if SFlag::from_bits_truncate(what.kind()) != SFlag::S_IFREG {
+        if ![SFlag::S_IFREG, SFlag::S_IFCHR].contains(&SFlag::from_bits_truncate(what.kind())) {
             continue;
         }
         let reads = flags & OFlag::O_ACCMODE.bits() == OFlag::O_RDONLY.bits();
