@@ -26,20 +26,35 @@ impl Supervisors {
 ///
 /// # Errors
 /// A thread could not be made.
-pub fn serve(listener: Arc<Listener>, grants: Arc<Grants>, sockets: Option<Arc<Sockets>>, threads: usize) -> io::Result<Supervisors> {
+pub fn serve(
+    listener: Arc<Listener>,
+    grants: Arc<Grants>,
+    sockets: Option<Arc<Sockets>>,
+    threads: usize,
+) -> io::Result<Supervisors> {
     // Older kernels than 6.6 lack it; everything works, more slowly.
     let _ = listener.sync_wake_up();
     let mut all = Vec::new();
     for number in 0..threads.max(1) {
         let (listener, grants, sockets) = (listener.clone(), grants.clone(), sockets.clone());
         let name = format!("grants {number}");
-        all.push(Builder::new().name(name).stack_size(256 * 1024).spawn(move || take_requests(&listener, &grants, sockets.as_deref()))?);
+        all.push(
+            Builder::new()
+                .name(name)
+                .stack_size(256 * 1024)
+                .spawn(move || take_requests(&listener, &grants, sockets.as_deref()))?,
+        );
     }
     let waiting = grants.waiting().clone();
-    all.push(Builder::new().name("waits".into()).stack_size(256 * 1024).spawn(move || {
-        let _ = crate::files::own_state();
-        waiting.run(|| listener.ended());
-    })?);
+    all.push(
+        Builder::new()
+            .name("waits".into())
+            .stack_size(256 * 1024)
+            .spawn(move || {
+                let _ = crate::files::own_state();
+                waiting.run(|| listener.ended());
+            })?,
+    );
     Ok(Supervisors(all))
 }
 

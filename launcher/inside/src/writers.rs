@@ -50,11 +50,17 @@ pub struct Found {
 pub fn session_processes(init: i32) -> Vec<i32> {
     let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(own) = namespace(init) else { return Vec::new() };
-    processes().filter(|&pid| namespace(pid).is_some_and(|other| other == own)).collect()
+    processes()
+        .filter(|&pid| namespace(pid).is_some_and(|other| other == own))
+        .collect()
 }
 
 fn processes() -> impl Iterator<Item = i32> {
-    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Finds what can still write to the granted roots. `processes` are those of the session ([`session_processes`]).
@@ -77,7 +83,12 @@ pub fn find(grants: &Grants, processes: &[i32]) -> Found {
     found.complete = complete;
     for file in still {
         if !seen.contains(&file.inode) {
-            found.writers.push(OpenWriter { pid: 0, command: String::new(), path: file.path, how: How::Unseen });
+            found.writers.push(OpenWriter {
+                pid: 0,
+                command: String::new(),
+                path: file.path,
+                how: How::Unseen,
+            });
         }
     }
     found
@@ -91,26 +102,44 @@ fn note(found: &mut Found, seen: &mut HashSet<(u64, u64)>, pid: i32, path: PathB
     if let Ok(meta) = fs::metadata(object) {
         seen.insert((meta.dev(), meta.ino()));
     }
-    found.writers.push(OpenWriter { pid, command: command(pid), path, how });
+    found.writers.push(OpenWriter {
+        pid,
+        command: command(pid),
+        path,
+        how,
+    });
 }
 
 /// Descriptors of a process with what they refer to.
 fn descriptors(pid: i32) -> Vec<(i32, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))).collect()
+    entries
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                fs::read_link(entry.path()).ok()?,
+            ))
+        })
+        .collect()
 }
 
 /// Whether a descriptor was opened for writing (`flags:` of its fdinfo, octal).
 fn writable(pid: i32, fd: i32) -> bool {
     const O_PATH: u32 = 0o10000000;
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) else { return false };
-    let flags = text.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) else {
+        return false;
+    };
+    let flags = text
+        .lines()
+        .find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
     flags.is_some_and(|flags| flags & O_PATH == 0 && flags & 3 != 0)
 }
 
 /// Files that a process has mapped shared and writable.
 fn mappings(pid: i32) -> Vec<PathBuf> {
-    let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else { return Vec::new() };
+    let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else {
+        return Vec::new();
+    };
     let mut found: Vec<PathBuf> = Vec::new();
     for line in text.split(|&b| b == b'\n') {
         // address perms offset dev inode path
@@ -130,13 +159,27 @@ fn mappings(pid: i32) -> Vec<PathBuf> {
 fn command(pid: i32) -> String {
     const LONGEST: usize = 80;
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = text.split(|&b| b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
-    let line: String = words.join(" ").chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    if line.chars().count() <= LONGEST { line } else { line.chars().take(LONGEST - 1).chain(['…']).collect() }
+    let words: Vec<_> = text
+        .split(|&b| b == 0)
+        .filter(|w| !w.is_empty())
+        .map(String::from_utf8_lossy)
+        .collect();
+    let line: String = words
+        .join(" ")
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if line.chars().count() <= LONGEST {
+        line
+    } else {
+        line.chars().take(LONGEST - 1).chain(['…']).collect()
+    }
 }
 
 /// Socket inodes that processes have descriptors of.
 pub(crate) fn open_sockets(processes: &[i32]) -> HashSet<u64> {
     let links = processes.iter().flat_map(|&pid| descriptors(pid));
-    links.filter_map(|(_, link)| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
+    links
+        .filter_map(|(_, link)| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
+        .collect()
 }

@@ -3,7 +3,7 @@
 use super::Grants;
 use nix::libc;
 use picktwo_confine::notify::{Listener, Request};
-use picktwo_confine::{Error, Errno, memory, sys};
+use picktwo_confine::{Errno, Error, memory, sys};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::fs::File;
@@ -70,7 +70,11 @@ impl Call<'_> {
 
     /// Fails if the caller went away: then what was read may be another process's.
     pub(crate) fn alive(&self) -> Result<(), Errno> {
-        if self.listener.valid(self.request.id) { Ok(()) } else { Err(Errno::ESRCH) }
+        if self.listener.valid(self.request.id) {
+            Ok(())
+        } else {
+            Err(Errno::ESRCH)
+        }
     }
 
     /// Copies a path.
@@ -89,7 +93,11 @@ impl Call<'_> {
     /// An empty path is `ENOENT`.
     pub(crate) fn target(&self, dirfd: Option<usize>, path: usize) -> Result<Target, Errno> {
         let target = self.target_or_empty(dirfd, path)?;
-        if target.path.is_empty() { Err(Errno::ENOENT) } else { Ok(target) }
+        if target.path.is_empty() {
+            Err(Errno::ENOENT)
+        } else {
+            Ok(target)
+        }
     }
 
     /// Like [`Call::target`], but an empty path stands for the directory argument itself (`AT_EMPTY_PATH`).
@@ -126,7 +134,8 @@ impl Call<'_> {
     /// Whether a descriptor of the caller's was opened with `O_PATH`: its link in /proc has no permission bits then.
     pub(crate) fn is_path_descriptor(&self, fd: i32) -> Result<bool, Errno> {
         let path = CString::new(format!("{}/fd/{fd}", self.pid())).map_err(|_| Errno::EINVAL)?;
-        let link = sys::fstatat(self.grants.proc.as_fd(), &path, libc::AT_SYMLINK_NOFOLLOW).map_err(|_| Errno::EBADF)?;
+        let link =
+            sys::fstatat(self.grants.proc.as_fd(), &path, libc::AT_SYMLINK_NOFOLLOW).map_err(|_| Errno::EBADF)?;
         Ok(link.mode & 0o700 == 0)
     }
 
@@ -144,7 +153,10 @@ impl Call<'_> {
         let mut text = String::new();
         let fd = self.open_proc("status", 0)?;
         File::from(fd).read_to_string(&mut text).map_err(|_| Errno::EACCES)?;
-        let line = text.lines().find_map(|line| line.strip_prefix(title)).ok_or(Errno::EACCES)?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(title))
+            .ok_or(Errno::EACCES)?;
         Ok(line.trim().to_owned())
     }
 
@@ -167,7 +179,10 @@ impl Call<'_> {
         })?;
         let text = &bytes[..n];
         let at = text.windows(7).position(|w| w == b"\nUmask:").ok_or(Errno::EACCES)? + 7;
-        let digits = text[at..].iter().skip_while(|b| !b.is_ascii_digit()).take_while(|b| b.is_ascii_digit());
+        let digits = text[at..]
+            .iter()
+            .skip_while(|b| !b.is_ascii_digit())
+            .take_while(|b| b.is_ascii_digit());
         Ok(digits.fold(0, |mask, digit| (mask << 3 | u32::from(digit - b'0')) & 0o7777))
     }
 
@@ -188,7 +203,12 @@ impl Call<'_> {
 
     /// The caller's thread and process number in its own pid namespace.
     pub(crate) fn own_numbers(&self) -> Result<[i32; 2], Errno> {
-        let last = |line: String| line.split_whitespace().last().and_then(|n| n.parse().ok()).ok_or(Errno::EACCES);
+        let last = |line: String| {
+            line.split_whitespace()
+                .last()
+                .and_then(|n| n.parse().ok())
+                .ok_or(Errno::EACCES)
+        };
         Ok([last(self.status("NSpid:")?)?, last(self.status("NStgid:")?)?])
     }
 }

@@ -34,7 +34,11 @@ struct Bucket {
 
 impl Bucket {
     fn new(limit: (f64, f64)) -> Bucket {
-        Bucket { tokens: limit.0, at: Instant::now(), suppressed: 0 }
+        Bucket {
+            tokens: limit.0,
+            at: Instant::now(),
+            suppressed: 0,
+        }
     }
 
     /// The number suppressed before, if this one may be told.
@@ -65,12 +69,20 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn new(sink: Sink) -> Events {
-        Events { sink, refused: Mutex::new(Bucket::new(REFUSED)), granted: Mutex::new(Bucket::new(GRANTED)) }
+        Events {
+            sink,
+            refused: Mutex::new(Bucket::new(REFUSED)),
+            granted: Mutex::new(Bucket::new(GRANTED)),
+        }
     }
 
     /// Tells one decision; `event` is only called if it will be told.
     pub(crate) fn tell(&self, refused: bool, event: impl FnOnce() -> Event) {
-        let (bucket, limit) = if refused { (&self.refused, REFUSED) } else { (&self.granted, GRANTED) };
+        let (bucket, limit) = if refused {
+            (&self.refused, REFUSED)
+        } else {
+            (&self.granted, GRANTED)
+        };
         let Ok(mut bucket) = bucket.lock() else { return };
         let Some(suppressed) = bucket.take(limit) else { return };
         drop(bucket);
@@ -91,7 +103,14 @@ mod tests {
         let events = Events::new(Box::new(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         }));
-        let event = || Event { pid: 1, call: "open", path: "/x".into(), refused: Some(Errno::EROFS), rule: None, suppressed: 0 };
+        let event = || Event {
+            pid: 1,
+            call: "open",
+            path: "/x".into(),
+            refused: Some(Errno::EROFS),
+            rule: None,
+            suppressed: 0,
+        };
         for _ in 0..100_000 {
             events.tell(true, event);
         }

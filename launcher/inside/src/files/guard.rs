@@ -38,11 +38,19 @@ struct Words {
 
 impl Words {
     fn new(protected: &Protected) -> Words {
-        let mut words = Words { exact: HashSet::new(), git: HashSet::new(), globs: Vec::new() };
+        let mut words = Words {
+            exact: HashSet::new(),
+            git: HashSet::new(),
+            globs: Vec::new(),
+        };
         for word in ["modules", "worktrees"] {
             words.exact.insert(word.into());
         }
-        words.git.extend(GIT_DIRECTORY_MARKS.iter().map(|mark| mark.to_ascii_lowercase().into_bytes()));
+        words.git.extend(
+            GIT_DIRECTORY_MARKS
+                .iter()
+                .map(|mark| mark.to_ascii_lowercase().into_bytes()),
+        );
         for rule in protected.rules() {
             let pattern = rule.pattern.trim_start_matches('/').to_ascii_lowercase();
             let first = pattern.split('/').next().unwrap_or("");
@@ -51,7 +59,9 @@ impl Words {
                 words.git.insert(first.into());
             }
             match (first.find('*'), first.rfind('*')) {
-                (Some(a), Some(b)) => words.globs.push((first.as_bytes()[..a].into(), first.as_bytes()[b + 1..].into())),
+                (Some(a), Some(b)) => words
+                    .globs
+                    .push((first.as_bytes()[..a].into(), first.as_bytes()[b + 1..].into())),
                 _ => {
                     words.exact.insert(first.into());
                 }
@@ -66,10 +76,17 @@ impl Words {
             return true;
         }
         let mut lower = [0u8; 64];
-        let Some(lower) = lower.get_mut(..name.len()) else { return !self.globs.is_empty() };
+        let Some(lower) = lower.get_mut(..name.len()) else {
+            return !self.globs.is_empty();
+        };
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
-        self.exact.contains(&*lower) || self.git.contains(&*lower) || self.globs.iter().any(|(head, tail)| lower.starts_with(head) && lower.ends_with(tail))
+        self.exact.contains(&*lower)
+            || self.git.contains(&*lower)
+            || self
+                .globs
+                .iter()
+                .any(|(head, tail)| lower.starts_with(head) && lower.ends_with(tail))
     }
 }
 
@@ -85,29 +102,43 @@ impl Guard {
 
     pub(crate) fn new(protected: Protected) -> Guard {
         let words = Words::new(&protected);
-        Guard { protected, words, created: Mutex::default(), aliases: Mutex::new(None) }
+        Guard {
+            protected,
+            words,
+            created: Mutex::default(),
+            aliases: Mutex::new(None),
+        }
     }
 
     pub(crate) fn mark_created(&self, identity: &Identity) {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner).insert((identity.dev, identity.ino));
+        self.created
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert((identity.dev, identity.ino));
     }
 
     pub(crate) fn was_created(&self, identity: &Identity) -> bool {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner).contains(&(identity.dev, identity.ino))
+        self.created
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&(identity.dev, identity.ino))
     }
 
     pub(crate) fn forget_created(&self, identity: &Identity) {
-        self.created.lock().unwrap_or_else(PoisonError::into_inner).remove(&(identity.dev, identity.ino));
+        self.created
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&(identity.dev, identity.ino));
     }
 }
 
 impl Grants {
     /// The rule that protects a place. For a place of the quick way, a rule is a reason to take the exact way.
     pub(crate) fn rule(&self, place: &Place) -> Result<Option<Rule>, Fail> {
-        let names = place.names();
-        if !names.iter().any(|name| self.guard.words.may_match(name)) {
+        if !self.concerns_rules(place) {
             return Ok(None);
         }
+        let names = place.names();
         let found = match self.guard.protected.check(&names) {
             Some(rule) => Some(rule.clone()),
             None => self.bare_rule(place, &names)?,
@@ -116,6 +147,14 @@ impl Grants {
             Some(_) if !place.exact => Err(Fail::Again),
             other => Ok(other),
         }
+    }
+
+    /// Whether a place has a name in it that some rule could be about.
+    pub(crate) fn concerns_rules(&self, place: &Place) -> bool {
+        place
+            .rel
+            .split(|&b| b == b'/')
+            .any(|name| self.guard.words.may_match(name))
     }
 
     /// Whether a place has a name in it that means something in a git directory, or that makes one.
@@ -151,7 +190,11 @@ impl Grants {
 
     fn is_git_directory(&self, place: &Place, names: &[&[u8]]) -> Result<bool, Fail> {
         let rel = names.join(&b'/');
-        let dir = Place { rel, slash: false, ..place.clone() };
+        let dir = Place {
+            rel,
+            slash: false,
+            ..place.clone()
+        };
         match dir.object(self) {
             Ok((fd, _)) => Ok(protect::is_git_directory(|name| has(fd.as_fd(), name))),
             Err(Fail::Errno(_)) => Ok(false),
@@ -161,6 +204,9 @@ impl Grants {
 
     /// Refuses a rename or a link of a place, as source or target.
     pub(crate) fn may_move(&self, call: &super::Call<'_>, place: &Place, directory: bool) -> Result<(), Fail> {
+        if !directory && !self.concerns_rules(place) {
+            return Ok(());
+        }
         let names = place.names();
         let mut rule = match self.guard.protected.moving(&names, directory) {
             Some(rule) => Some(rule.clone()),
@@ -182,7 +228,10 @@ impl Grants {
 
     /// Refuses a change to a file that has another, protected name.
     pub(crate) fn no_alias(&self, call: &super::Call<'_>, place: &Place, identity: &Identity) -> Result<(), Fail> {
-        if identity.nlink < 2 || identity.kind() == libc::S_IFDIR || !self.protected_inodes().contains(&(identity.dev, identity.ino)) {
+        if identity.nlink < 2
+            || identity.kind() == libc::S_IFDIR
+            || !self.protected_inodes().contains(&(identity.dev, identity.ino))
+        {
             return Ok(());
         }
         Err(self.refused(call, place, PROTECTED, "hard link of a protected file"))
@@ -207,10 +256,16 @@ impl Grants {
         let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
         while let Some(rel) = stack.pop() {
             let path = [start.as_bytes(), b"/", &rel].concat();
-            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else { continue };
+            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else {
+                continue;
+            };
             for entry in entries.flatten() {
                 let name = entry.file_name();
-                let child = if rel.is_empty() { name.as_bytes().to_vec() } else { [&rel[..], b"/", name.as_bytes()].concat() };
+                let child = if rel.is_empty() {
+                    name.as_bytes().to_vec()
+                } else {
+                    [&rel[..], b"/", name.as_bytes()].concat()
+                };
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() {
                     // Git's objects are many and never protected.
@@ -218,7 +273,12 @@ impl Grants {
                         stack.push(child);
                     }
                 } else if kind.is_file() {
-                    let place = Place { root, rel: child, slash: false, exact: true };
+                    let place = Place {
+                        root,
+                        rel: child,
+                        slash: false,
+                        exact: true,
+                    };
                     if let Ok(Some(_)) = self.rule(&place)
                         && let Ok(meta) = entry.metadata()
                         && meta.nlink() > 1
@@ -253,7 +313,8 @@ impl Grants {
         if !place.exact {
             return Err(Fail::Again);
         }
-        self.pass_as_git_directory(place, &dir).map_err(|why| self.refused(call, place, PROTECTED, why))
+        self.pass_as_git_directory(place, &dir)
+            .map_err(|why| self.refused(call, place, PROTECTED, why))
     }
 
     fn pass_as_git_directory(&self, place: &Place, dir: &Dir<'_>) -> Result<(), &'static str> {
@@ -263,7 +324,12 @@ impl Grants {
             let entry = entry.map_err(|_| WHY)?;
             let name = entry.file_name();
             let name = name.as_bytes();
-            match self.guard.protected.check_in_git_directory(&[name]).map(|rule| rule.kind) {
+            match self
+                .guard
+                .protected
+                .check_in_git_directory(&[name])
+                .map(|rule| rule.kind)
+            {
                 Some(Kind::GitConfig) => self.renew_config(&place.sibling(name)).map_err(|_| WHY)?,
                 Some(Kind::Directory) | None => {}
                 Some(_) => return Err(WHY),
@@ -276,7 +342,12 @@ impl Grants {
             }
             for below in std::fs::read_dir(entry.path()).map_err(|_| WHY)? {
                 let below = below.map_err(|_| WHY)?.file_name();
-                if self.guard.protected.check_in_git_directory(&[name, below.as_bytes()]).is_some() {
+                if self
+                    .guard
+                    .protected
+                    .check_in_git_directory(&[name, below.as_bytes()])
+                    .is_some()
+                {
                     return Err(WHY);
                 }
             }

@@ -27,7 +27,11 @@ enum Change {
     Mode(u32),
     Owner(u32, u32),
     Times(Times),
-    SetAttribute { name: CString, value: Vec<u8>, flags: i32 },
+    SetAttribute {
+        name: CString,
+        value: Vec<u8>,
+        flags: i32,
+    },
     RemoveAttribute(CString),
     Length(i64),
     /// No change: may it be written? Mode and flags of `faccessat2`.
@@ -61,7 +65,9 @@ impl Grants {
                 self.by_path(call, None, 0, 0, Change::Times(times))
             }
             libc::SYS_utimes => self.by_path(call, None, 0, 0, Change::Times(microseconds(call, 1)?)),
-            libc::SYS_futimesat if call.word(1) == 0 => self.by_descriptor(call, int(0), Change::Times(microseconds(call, 2)?)),
+            libc::SYS_futimesat if call.word(1) == 0 => {
+                self.by_descriptor(call, int(0), Change::Times(microseconds(call, 2)?))
+            }
             libc::SYS_futimesat => self.by_path(call, Some(0), 1, 0, Change::Times(microseconds(call, 2)?)),
             libc::SYS_utimensat => {
                 let times = nanoseconds(call, 2)?;
@@ -86,12 +92,32 @@ impl Grants {
                 self.by_path(call, Some(0), 1, int(2), change)
             }
             libc::SYS_removexattr => self.by_path(call, None, 0, 0, Change::RemoveAttribute(attribute_name(call, 1)?)),
-            libc::SYS_lremovexattr => self.by_path(call, None, 0, NOFOLLOW, Change::RemoveAttribute(attribute_name(call, 1)?)),
-            libc::SYS_fremovexattr => self.by_descriptor(call, int(0), Change::RemoveAttribute(attribute_name(call, 1)?)),
-            REMOVEXATTRAT => self.by_path(call, Some(0), 1, int(2), Change::RemoveAttribute(attribute_name(call, 3)?)),
+            libc::SYS_lremovexattr => self.by_path(
+                call,
+                None,
+                0,
+                NOFOLLOW,
+                Change::RemoveAttribute(attribute_name(call, 1)?),
+            ),
+            libc::SYS_fremovexattr => {
+                self.by_descriptor(call, int(0), Change::RemoveAttribute(attribute_name(call, 1)?))
+            }
+            REMOVEXATTRAT => self.by_path(
+                call,
+                Some(0),
+                1,
+                int(2),
+                Change::RemoveAttribute(attribute_name(call, 3)?),
+            ),
             libc::SYS_access => self.by_path(call, None, 0, 0, Change::Access(int(1), 0)),
             libc::SYS_faccessat => self.by_path(call, Some(0), 1, 0, Change::Access(int(2), 0)),
-            libc::SYS_faccessat2 => self.by_path(call, Some(0), 1, int(3) & !libc::AT_EACCESS, Change::Access(int(2), int(3))),
+            libc::SYS_faccessat2 => self.by_path(
+                call,
+                Some(0),
+                1,
+                int(3) & !libc::AT_EACCESS,
+                Change::Access(int(2), int(3)),
+            ),
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -112,7 +138,10 @@ impl Grants {
         if fd == libc::AT_FDCWD && matches!(change, Change::Times(_)) {
             return Err(Errno::EFAULT);
         }
-        let target = Target { path: Vec::new(), base: Base::At(call.object(fd)?) };
+        let target = Target {
+            path: Vec::new(),
+            base: Base::At(call.object(fd)?),
+        };
         if call.is_path_descriptor(fd)? {
             return Err(Errno::EBADF);
         }
@@ -183,7 +212,10 @@ impl Grants {
                 (mode ^ identity.mode) & 0o7777 & !libc::S_IXUSR == 0 || self.guard.was_created(identity)
             }
             // A directory that may be made may have its mode and times set, as `tar` and `cp -a` do.
-            _ => self.guard.was_created(identity) || (identity.kind() == libc::S_IFDIR && rule.kind.may_mkdir() && matches!(change, Change::Times(_))),
+            _ => {
+                self.guard.was_created(identity)
+                    || (identity.kind() == libc::S_IFDIR && rule.kind.may_mkdir() && matches!(change, Change::Times(_)))
+            }
         }
     }
 
@@ -196,7 +228,7 @@ impl Grants {
                 }
                 sys::fchmodat2(at, c"", mode & 0o7777, EMPTY)?;
                 if mode & 0o111 != 0 && identity.kind() == libc::S_IFREG && !executable(identity) {
-                    self.wait_for_closing();
+                    self.wait_for_closing(std::time::Duration::from_millis(5));
                 }
             }
             Change::Owner(uid, gid) => {
@@ -224,7 +256,14 @@ impl Grants {
 fn access(fd: &OwnedFd, mode: i32, flags: i32) -> Result<(), Errno> {
     use picktwo_confine::attempt::{Arg, syscall};
     use std::os::fd::AsRawFd;
-    let args = [Arg::Int(fd.as_raw_fd().into()), Arg::In(b"\0"), Arg::Int(mode.into()), Arg::Int((flags | EMPTY).into()), Arg::Null, Arg::Null];
+    let args = [
+        Arg::Int(fd.as_raw_fd().into()),
+        Arg::In(b"\0"),
+        Arg::Int(mode.into()),
+        Arg::Int((flags | EMPTY).into()),
+        Arg::Null,
+        Arg::Null,
+    ];
     syscall(libc::SYS_faccessat2, args).map(drop)
 }
 
@@ -237,21 +276,28 @@ fn nanoseconds(call: &Call<'_>, argument: usize) -> Result<Times, Errno> {
         return Ok(None);
     }
     let bytes = call.bytes::<32>(argument)?;
-    Ok(Some([(long(&bytes, 0), long(&bytes, 8)), (long(&bytes, 16), long(&bytes, 24))]))
+    Ok(Some([
+        (long(&bytes, 0), long(&bytes, 8)),
+        (long(&bytes, 16), long(&bytes, 24)),
+    ]))
 }
 
 fn microseconds(call: &Call<'_>, argument: usize) -> Result<Times, Errno> {
     match nanoseconds(call, argument)? {
         None => Ok(None),
-        Some(times) if times.iter().all(|(_, micro)| (0..1_000_000).contains(micro)) => Ok(Some(times.map(|(s, micro)| (s, micro * 1000)))),
+        Some(times) if times.iter().all(|(_, micro)| (0..1_000_000).contains(micro)) => {
+            Ok(Some(times.map(|(s, micro)| (s, micro * 1000))))
+        }
         Some(_) => Err(Errno::EINVAL),
     }
 }
 
 fn attribute_name(call: &Call<'_>, argument: usize) -> Result<CString, Errno> {
-    let name = memory::read_string(call.pid(), call.word(argument), XATTR_NAME_MAX + 1).map_err(|error| match super::unreadable(error) {
-        Errno::ENAMETOOLONG => Errno::ERANGE,
-        other => other,
+    let name = memory::read_string(call.pid(), call.word(argument), XATTR_NAME_MAX + 1).map_err(|error| {
+        match super::unreadable(error) {
+            Errno::ENAMETOOLONG => Errno::ERANGE,
+            other => other,
+        }
     })?;
     if name.is_empty() {
         return Err(Errno::ERANGE);

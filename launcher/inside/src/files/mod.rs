@@ -19,12 +19,12 @@ mod vet;
 mod waiting;
 mod written;
 
-pub use events::{Event, Sink};
-pub use written::StillWritten;
 pub(crate) use caller::{Base, Call, Target, own_state, unreadable};
+pub use events::{Event, Sink};
 pub(crate) use resolve::{BENEATH, Follow, Place, Where, cstring};
 pub(crate) use socket_files::Bound;
 pub(crate) use waiting::Waiting;
+pub use written::StillWritten;
 
 use crate::mode::{Mode, SharedMode};
 use guard::Guard;
@@ -68,14 +68,27 @@ pub struct Config {
 }
 
 /// How a call is answered.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Answer {
     /// With this result.
     Value(i64),
     /// The kernel performs it in the caller's own right.
     Proceed,
+    /// With a descriptor.
+    Give(Gift),
     /// It was answered already, or will be.
     Sent,
+}
+
+/// A descriptor on its way to the caller.
+#[derive(Debug)]
+pub(crate) struct Gift {
+    fd: OwnedFd,
+    cloexec: bool,
+    /// The file may be executed.
+    executable: bool,
+    /// The place at which the file was just made.
+    created: Option<Place>,
 }
 
 /// Why an operation did not take place.
@@ -115,7 +128,7 @@ pub struct Grants {
     standard: Vec<Option<(Identity, OwnedFd)>>,
     /// Counts what may give a directory another path.
     moves: AtomicU64,
-    /// Descriptors that were injected and not closed here yet: an executable file must wait for them.
+    /// Descriptors that are on their way to callers and not closed here yet.
     closing: AtomicUsize,
     staged: vet::Staged,
     written: written::Written,
@@ -126,20 +139,30 @@ impl Grants {
     /// Prepares granted changes. To be called before the launcher confines itself.
     pub fn new(config: Config) -> Result<Arc<Grants>, Error> {
         let open = |path: &str| {
-            let c = cstring(path.as_bytes()).map_err(|errno| Error::Open { path: path.into(), errno })?;
-            sys::openat(sys::CWD, &c, libc::O_PATH | libc::O_DIRECTORY, 0).map_err(|errno| Error::Open { path: path.into(), errno })
+            let c = cstring(path.as_bytes()).map_err(|errno| Error::Open {
+                path: path.into(),
+                errno,
+            })?;
+            sys::openat(sys::CWD, &c, libc::O_PATH | libc::O_DIRECTORY, 0).map_err(|errno| Error::Open {
+                path: path.into(),
+                errno,
+            })
         };
         let mut roots = Vec::new();
         let mut remote = false;
         for root in config.roots {
-            remote |= nix::sys::statfs::fstatfs(&root.dir).is_ok_and(|fs| may_hang(fs.filesystem_type().0 as i64));
+            remote |= nix::sys::statfs::fstatfs(&root.dir).is_ok_and(|fs| may_hang(fs.filesystem_type().0));
             let path = root.path.as_os_str().as_bytes();
             let path = path.strip_suffix(b"/").unwrap_or(path).to_vec();
             let private = config.private.iter().filter_map(|p| {
                 let rel = p.as_os_str().as_bytes().strip_prefix(&path[..])?.strip_prefix(b"/")?;
                 (!rel.is_empty()).then(|| rel.to_vec())
             });
-            roots.push(RootDir { private: private.collect(), path, dir: root.dir });
+            roots.push(RootDir {
+                private: private.collect(),
+                path,
+                dir: root.dir,
+            });
         }
         Ok(Arc::new(Grants {
             roots,
@@ -175,6 +198,8 @@ impl Grants {
         }
         if !self.remote {
             drop(self.lock.write().unwrap_or_else(PoisonError::into_inner));
+            // Descriptors that were decided on and are on their way.
+            self.wait_for_closing(Duration::from_secs(1));
         }
         former
     }
@@ -186,7 +211,11 @@ impl Grants {
 
     /// Serves one request. Any thread may call this.
     pub fn handle(self: &Arc<Self>, listener: &Arc<Listener>, request: &Request) {
-        let call = Call { grants: self, listener, request };
+        let call = Call {
+            grants: self,
+            listener,
+            request,
+        };
         self.settle_staged();
         let outcome = match call_name(request.nr) {
             Some(_) => self.dispatch(&call),
@@ -198,7 +227,13 @@ impl Grants {
     fn dispatch(&self, call: &Call<'_>) -> Outcome {
         match call.request.nr {
             libc::SYS_open => self.open(call, None, 0, call.int(1), call.int(2) as u32),
-            libc::SYS_creat => self.open(call, None, 0, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, call.int(1) as u32),
+            libc::SYS_creat => self.open(
+                call,
+                None,
+                0,
+                libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC,
+                call.int(1) as u32,
+            ),
             libc::SYS_openat => self.open(call, Some(0), 1, call.int(2), call.int(3) as u32),
             libc::SYS_openat2 => self.open_how(call),
             libc::SYS_mkdir => self.make_dir(call, None, 0, call.int(1) as u32),
@@ -220,12 +255,20 @@ impl Grants {
     }
 
     /// Performs an operation on one target, the quick way if the kernel meets no link, otherwise the exact way.
-    pub(crate) fn on_target(&self, call: &Call<'_>, target: &Target, follow: Follow, op: impl Fn(Where) -> Step) -> Outcome {
+    pub(crate) fn on_target(
+        &self,
+        call: &Call<'_>,
+        target: &Target,
+        follow: Follow,
+        op: impl Fn(Where) -> Step,
+    ) -> Outcome {
         let _shared = (!self.remote).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
         // Calls that could turn a directory into a git directory, or that depend on whether it is one, come one at a time.
         let run = |found: Where| {
             let _alone = match &found {
-                Where::In(place) if self.concerns_git(place) => Some(self.git.lock().unwrap_or_else(PoisonError::into_inner)),
+                Where::In(place) if self.concerns_git(place) => {
+                    Some(self.git.lock().unwrap_or_else(PoisonError::into_inner))
+                }
                 _ => None,
             };
             op(found)
@@ -261,7 +304,9 @@ impl Grants {
     fn tell(&self, call: &Call<'_>, place: &Place, refused: Option<Errno>, rule: Option<&str>) {
         self.events.tell(refused.is_some(), || Event {
             pid: call.pid(),
-            call: call_name(call.request.nr).or_else(|| (call.request.nr == libc::SYS_bind).then_some("bind")).unwrap_or("?"),
+            call: call_name(call.request.nr)
+                .or_else(|| (call.request.nr == libc::SYS_bind).then_some("bind"))
+                .unwrap_or("?"),
             path: self.absolute(place),
             refused,
             rule: rule.map(str::to_owned),
@@ -272,7 +317,11 @@ impl Grants {
     /// The path that people know a place by.
     pub(crate) fn absolute(&self, place: &Place) -> PathBuf {
         let root = &self.roots[place.root].path;
-        let bytes = if place.rel.is_empty() { root.clone() } else { [&root[..], b"/", &place.rel].concat() };
+        let bytes = if place.rel.is_empty() {
+            root.clone()
+        } else {
+            [&root[..], b"/", &place.rel].concat()
+        };
         PathBuf::from(OsString::from_vec(bytes))
     }
 
@@ -300,10 +349,10 @@ impl Grants {
         }
     }
 
-    /// Waits until no descriptor that was injected is still open here: then the file that gets executable now is not "busy".
-    pub(crate) fn wait_for_closing(&self) {
-        // Others may follow without end; those that began before are through long before this time is over.
-        let limit = Instant::now() + Duration::from_millis(5);
+    /// Waits until no descriptor that was injected is still open here, or the time is over: then the file that gets executable now is not "busy".
+    pub(crate) fn wait_for_closing(&self, limit: Duration) {
+        // Others may follow without end; those that began before are through before the time is over.
+        let limit = Instant::now() + limit;
         while self.closing.load(Ordering::Acquire) > 0 && Instant::now() < limit {
             std::thread::yield_now();
         }
@@ -325,17 +374,25 @@ impl Grants {
 /// Answers a call.
 pub(crate) fn answer(call: &Call<'_>, outcome: Outcome) {
     let id = call.request.id;
+    let outcome = match outcome {
+        Ok(Answer::Give(gift)) => call.grants.give(call, gift),
+        other => other,
+    };
     // A listener that is gone has no caller left either.
     let _ = match outcome {
         Ok(Answer::Value(value)) => call.listener.reply_value(id, value),
         Ok(Answer::Proceed) => call.listener.proceed(id),
-        Ok(Answer::Sent) => Ok(()),
+        Ok(Answer::Sent | Answer::Give(_)) => Ok(()),
         Err(errno) => call.listener.reply_errno(id, errno),
     };
 }
 
 fn standard_descriptors() -> Vec<Option<(Identity, OwnedFd)>> {
-    let own = [std::io::stdin().as_fd().try_clone_to_owned(), std::io::stdout().as_fd().try_clone_to_owned(), std::io::stderr().as_fd().try_clone_to_owned()];
+    let own = [
+        std::io::stdin().as_fd().try_clone_to_owned(),
+        std::io::stdout().as_fd().try_clone_to_owned(),
+        std::io::stderr().as_fd().try_clone_to_owned(),
+    ];
     own.into_iter()
         .map(|fd| {
             let fd = fd.ok()?;

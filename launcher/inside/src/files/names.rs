@@ -55,7 +55,11 @@ impl Grants {
             let dir = place.dir(self)?;
             sys::mkdirat(dir.as_fd(), &place.name()?, mode)?;
             if rule.is_some() {
-                let (_, identity) = Place { slash: false, ..place.clone() }.object(self)?;
+                let (_, identity) = Place {
+                    slash: false,
+                    ..place.clone()
+                }
+                .object(self)?;
                 self.guard.mark_created(&identity);
             }
             self.granted(call, place);
@@ -71,7 +75,10 @@ impl Grants {
         self.on_name(call, &target, |place| {
             self.read_only(call, place)?;
             let rule = self.rule(place)?;
-            let bare = Place { slash: false, ..place.clone() };
+            let bare = Place {
+                slash: false,
+                ..place.clone()
+            };
             let identity = match &rule {
                 None => None,
                 Some(rule) => {
@@ -105,7 +112,7 @@ impl Grants {
         let target = call.target(dirfd, path)?;
         self.on_name(call, &target, |place| {
             self.read_only_new(call, place)?;
-            if self.rule(place)?.is_some() || self.guard.protected.moving(&place.names(), false).is_some() {
+            if self.concerns_rules(place) {
                 self.absent(place)?;
                 self.may_move(call, place, false)?;
             }
@@ -117,7 +124,14 @@ impl Grants {
         })
     }
 
-    pub(crate) fn make_node(&self, call: &Call<'_>, dirfd: Option<usize>, path: usize, mode: u32, device: u64) -> Outcome {
+    pub(crate) fn make_node(
+        &self,
+        call: &Call<'_>,
+        dirfd: Option<usize>,
+        path: usize,
+        mode: u32,
+        device: u64,
+    ) -> Outcome {
         let kind = mode & libc::S_IFMT;
         match kind {
             0 | libc::S_IFREG | libc::S_IFIFO | libc::S_IFSOCK => {}

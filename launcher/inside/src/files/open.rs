@@ -1,12 +1,13 @@
 //! `open` and its kin, for writing.
 
 use super::guard::PROTECTED;
-use super::{Answer, Call, Fail, Follow, Grants, Outcome, Place, Step, Where};
+use super::{Answer, Call, Fail, Follow, Gift, Grants, Outcome, Place, Step, Where};
 use crate::mode::Mode;
 use nix::libc;
 use picktwo_confine::sys::{self, Identity};
 use picktwo_confine::{Errno, memory};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// What `openat` ignores and `openat2` would refuse.
@@ -63,13 +64,23 @@ impl How {
     }
 
     fn writes(&self) -> bool {
-        !self.has(libc::O_PATH) && (self.access() != libc::O_RDONLY || self.flags & (libc::O_CREAT | libc::O_TRUNC | O_TMPFILE_BIT) != 0)
+        !self.has(libc::O_PATH)
+            && (self.access() != libc::O_RDONLY || self.flags & (libc::O_CREAT | libc::O_TRUNC | O_TMPFILE_BIT) != 0)
     }
 }
 
 impl Grants {
     pub(crate) fn open(&self, call: &Call<'_>, dirfd: Option<usize>, path: usize, flags: i32, mode: u32) -> Outcome {
-        self.open_as(call, dirfd, path, How { flags, mode: mode & 0o7777 }, 0)
+        self.open_as(
+            call,
+            dirfd,
+            path,
+            How {
+                flags,
+                mode: mode & 0o7777,
+            },
+            0,
+        )
     }
 
     /// `openat2`. Only resolution flags that restrict are carried out; `IN_ROOT` is unknown here, as on an older kernel.
@@ -89,15 +100,22 @@ impl Grants {
         }
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let (flags, mode, resolve) = (word(0), word(8), word(16));
-        let how = How { flags: flags as i32, mode: mode as u32 };
+        let how = How {
+            flags: flags as i32,
+            mode: mode as u32,
+        };
         if flags >> 31 == 0 && !how.writes() {
             return Ok(Answer::Proceed);
         }
         let creates = how.has(libc::O_CREAT) || how.flags & O_TMPFILE_BIT != 0;
-        if flags & !((KNOWN | libc::O_CLOEXEC | libc::O_PATH | libc::O_ASYNC) as u32 as u64) != 0 || mode & !0o7777 != 0 || (mode != 0 && !creates) {
+        if flags & !((KNOWN | libc::O_CLOEXEC | libc::O_PATH | libc::O_ASYNC) as u32 as u64) != 0
+            || mode & !0o7777 != 0
+            || (mode != 0 && !creates)
+        {
             return Err(Errno::EINVAL);
         }
-        let restricting = sys::resolve::BENEATH | sys::resolve::NO_MAGICLINKS | sys::resolve::NO_SYMLINKS | sys::resolve::NO_XDEV;
+        let restricting =
+            sys::resolve::BENEATH | sys::resolve::NO_MAGICLINKS | sys::resolve::NO_SYMLINKS | sys::resolve::NO_XDEV;
         if resolve & RESOLVE_CACHED != 0 {
             return Err(Errno::EAGAIN);
         }
@@ -123,8 +141,8 @@ impl Grants {
         self.on_target(call, &target, links, |found| match found {
             Where::In(place) => self.open_place(call, &place, how, follow),
             Where::Out => Ok(Answer::Proceed),
-            Where::Nameless(fd) => self.reopen(call, fd, how),
-            Where::Standard(number) => self.share_standard(call, number, how),
+            Where::Nameless(fd) => self.reopen(fd, how),
+            Where::Standard(number) => self.share_standard(number, how),
         })
     }
 
@@ -137,8 +155,18 @@ impl Grants {
         };
         let nofollow = how.flags & libc::O_NOFOLLOW;
         // An absolute path is absolute in the session's root, not in the launcher's own.
-        let within = if matches!(target.base, super::Base::Root) { sys::resolve::IN_ROOT } else { 0 };
-        match sys::openat2(base, &super::cstring(&target.path)?, libc::O_PATH | nofollow, 0, resolve | within) {
+        let within = if matches!(target.base, super::Base::Root) {
+            sys::resolve::IN_ROOT
+        } else {
+            0
+        };
+        match sys::openat2(
+            base,
+            &super::cstring(&target.path)?,
+            libc::O_PATH | nofollow,
+            0,
+            resolve | within,
+        ) {
             Ok(_) => Ok(()),
             Err(Errno::ENOENT) if how.has(libc::O_CREAT) => Ok(()),
             Err(errno) => Err(errno),
@@ -169,7 +197,9 @@ impl Grants {
                     Err(Fail::Errno(Errno::EEXIST)) => continue,
                     other => return other,
                 },
-                Err(Fail::Errno(Errno::ENXIO)) if !how.has(libc::O_NONBLOCK) => return self.wait_for_reader(call, place, how),
+                Err(Fail::Errno(Errno::ENXIO)) if !how.has(libc::O_NONBLOCK) => {
+                    return self.wait_for_reader(call, place, how);
+                }
                 // A final link is an error of the caller's own asking, not a race.
                 Err(Fail::Again) if place.exact && !follow && self.is_link(place) => return Err(Errno::ELOOP.into()),
                 Err(fail) => return Err(fail),
@@ -184,7 +214,9 @@ impl Grants {
     }
 
     fn is_link(&self, place: &Place) -> bool {
-        place.object(self).is_ok_and(|(_, identity)| identity.kind() == libc::S_IFLNK)
+        place
+            .object(self)
+            .is_ok_and(|(_, identity)| identity.kind() == libc::S_IFLNK)
     }
 
     fn create(&self, call: &Call<'_>, place: &Place, how: How) -> Step {
@@ -193,14 +225,14 @@ impl Grants {
         let fd = self.open_flags(place, how.flags & KNOWN | libc::O_CREAT | libc::O_EXCL, how.mode)?;
         let identity = sys::fstat(fd.as_fd())?;
         self.written.note(place, &identity);
-        let injected = self.deliver(call, place, fd, how, how.mode & 0o111 != 0);
-        if injected == Err(Fail::Errno(Errno::EMFILE)) {
-            // The kernel takes the number first: a caller without a free one creates nothing.
-            if let (Ok(dir), Ok(name)) = (place.dir(self), place.name()) {
-                let _ = sys::unlinkat(dir.as_fd(), &name, 0);
-            }
-        }
-        injected
+        let answer = self.deliver(call, place, fd, how, how.mode & 0o111 != 0)?;
+        Ok(match answer {
+            Answer::Give(gift) => Answer::Give(Gift {
+                created: Some(place.clone()),
+                ..gift
+            }),
+            other => other,
+        })
     }
 
     fn open_existing(&self, call: &Call<'_>, place: &Place, fd: OwnedFd, how: How) -> Step {
@@ -231,29 +263,53 @@ impl Grants {
         self.deliver(call, place, fd, how, identity.mode & 0o111 != 0)
     }
 
-    /// Gives the descriptor to the caller. An executable file is closed here before the caller goes on: whoever executes a file
-    /// that is open for writing gets ETXTBSY.
     fn deliver(&self, call: &Call<'_>, place: &Place, fd: OwnedFd, how: How, executable: bool) -> Step {
         self.granted(call, place);
-        self.give(call, fd, how.cloexec(), executable)
+        Ok(self.offer(fd, how.cloexec(), executable))
     }
 
-    pub(crate) fn give(&self, call: &Call<'_>, fd: OwnedFd, cloexec: bool, executable: bool) -> Step {
-        let id = call.request.id;
-        if executable {
-            let number = call.listener.inject(id, fd.as_fd(), cloexec)?;
-            drop(fd);
-            return Ok(Answer::Value(number.into()));
-        }
+    /// A descriptor that the caller will get. It counts as on its way from here on; to be called with the lock held.
+    pub(crate) fn offer(&self, fd: OwnedFd, cloexec: bool, executable: bool) -> Answer {
         self.count_closing(1);
-        let sent = call.listener.inject_and_reply(id, fd.as_fd(), cloexec);
+        Answer::Give(Gift {
+            fd,
+            cloexec,
+            executable,
+            created: None,
+        })
+    }
+
+    /// Gives a descriptor to the caller, without the lock: this waits for the caller to run. An executable file is closed here
+    /// before the caller goes on: whoever executes a file that is open for writing gets ETXTBSY.
+    pub(crate) fn give(&self, call: &Call<'_>, gift: Gift) -> Outcome {
+        let Gift {
+            fd,
+            cloexec,
+            executable,
+            created,
+        } = gift;
+        let id = call.request.id;
+        let answer = if executable {
+            call.listener
+                .inject(id, fd.as_fd(), cloexec)
+                .map(|number| Answer::Value(number.into()))
+        } else {
+            match call.listener.inject_and_reply(id, fd.as_fd(), cloexec) {
+                // It went away: nobody waits for an answer.
+                Ok(_) | Err(Errno::ENOENT) => Ok(Answer::Sent),
+                Err(errno) => Err(errno),
+            }
+        };
         drop(fd);
         self.count_closing(-1);
-        match sent {
-            // It went away: nobody waits for an answer.
-            Ok(_) | Err(Errno::ENOENT) => Ok(Answer::Sent),
-            Err(errno) => Err(errno.into()),
+        if matches!(answer, Err(Errno::EMFILE))
+            && let Some(place) = created
+            && let (Ok(dir), Ok(name)) = (place.dir(self), place.name())
+        {
+            // The kernel takes the number first: a caller without a free one creates nothing.
+            let _ = sys::unlinkat(dir.as_fd(), &name, 0);
         }
+        answer
     }
 
     /// A FIFO without a reader: the caller waits, this thread does not.
@@ -264,37 +320,44 @@ impl Grants {
         }
         let (grants, listener, request) = (call.grants.clone(), call.listener.clone(), *call.request);
         let place = place.clone();
-        let cloexec = how.cloexec();
         self.waiting().until(FIFO_PAUSE, move || {
             if !listener.valid(request.id) {
                 return true;
             }
-            if grants.mode.get() == Mode::ReadOnly {
-                let _ = listener.reply_errno(request.id, Errno::EROFS);
-                return true;
-            }
-            match place.open(&grants, (how.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC)) | libc::O_NONBLOCK, 0) {
-                Ok(fd) => {
-                    let fifo = sys::fstat(fd.as_fd()).is_ok_and(|now| now.kind() == libc::S_IFIFO && now.same(&identity));
-                    let ready = fifo && sys::set_status_flags(fd.as_fd(), how.flags & STATUS).is_ok();
-                    let _ = match ready {
-                        true => listener.inject_and_reply(request.id, fd.as_fd(), cloexec).map(drop).or_else(|errno| listener.reply_errno(request.id, errno).map_err(|_| errno)),
-                        false => listener.reply_errno(request.id, Errno::EACCES).map_err(|_| Errno::EACCES),
-                    };
-                    true
-                }
-                Err(Fail::Errno(Errno::ENXIO)) => false,
-                Err(Fail::Errno(errno)) => {
-                    let _ = listener.reply_errno(request.id, errno);
-                    true
-                }
-                Err(Fail::Again) => {
-                    let _ = listener.reply_errno(request.id, Errno::EACCES);
-                    true
-                }
-            }
+            let call = Call {
+                grants: &grants,
+                listener: &listener,
+                request: &request,
+            };
+            let step = {
+                let _shared = (!grants.remote).then(|| grants.lock.read().unwrap_or_else(PoisonError::into_inner));
+                grants.open_for_reader(&place, how, &identity)
+            };
+            let outcome = match step {
+                Err(Fail::Errno(Errno::ENXIO)) => return false,
+                Err(Fail::Errno(errno)) => Err(errno),
+                Err(Fail::Again) => Err(Errno::EACCES),
+                Ok(answer) => Ok(answer),
+            };
+            super::answer(&call, outcome);
+            true
         });
         Ok(Answer::Sent)
+    }
+
+    /// One try: `ENXIO` while nobody reads.
+    fn open_for_reader(&self, place: &Place, how: How, fifo: &Identity) -> Step {
+        if self.mode.get() == Mode::ReadOnly {
+            return Err(Errno::EROFS.into());
+        }
+        let flags = how.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC);
+        let fd = self.open_flags(place, flags | libc::O_NONBLOCK, 0)?;
+        let now = sys::fstat(fd.as_fd())?;
+        if now.kind() != libc::S_IFIFO || !now.same(fifo) {
+            return Err(Errno::EACCES.into());
+        }
+        sys::set_status_flags(fd.as_fd(), how.flags & STATUS)?;
+        Ok(self.offer(fd, how.cloexec(), false))
     }
 
     fn open_read_only(&self, call: &Call<'_>, place: &Place, how: How) -> Step {
@@ -342,7 +405,7 @@ impl Grants {
     }
 
     /// A file without a name, by the caller's own descriptor: on the view's read-only mount the kernel refuses.
-    fn reopen(&self, call: &Call<'_>, fd: OwnedFd, how: How) -> Step {
+    fn reopen(&self, fd: OwnedFd, how: How) -> Step {
         if self.mode.get() == Mode::ReadOnly {
             return Err(Errno::EROFS.into());
         }
@@ -355,19 +418,21 @@ impl Grants {
         if how.has(libc::O_TRUNC) {
             self.truncate_object(&own, 0)?;
         }
-        self.give(call, own, how.cloexec(), identity.mode & 0o111 != 0)
+        Ok(self.offer(own, how.cloexec(), identity.mode & 0o111 != 0))
     }
 
     /// `/dev/stdout` and its kin, where the person redirected them: the caller shares the launcher's own descriptor, which it has
     /// anyway, instead of opening a file outside of the workspace.
-    fn share_standard(&self, call: &Call<'_>, number: usize, how: How) -> Step {
-        let Some(Some((_, own))) = self.standard.get(number) else { return Ok(Answer::Proceed) };
+    fn share_standard(&self, number: usize, how: How) -> Step {
+        let Some(Some((_, own))) = self.standard.get(number) else {
+            return Ok(Answer::Proceed);
+        };
         let has = sys::status_flags(own.as_fd())? & libc::O_ACCMODE;
         if has != libc::O_RDWR && has != how.access() {
             return Ok(Answer::Proceed);
         }
         let copy = own.try_clone().map_err(|_| Errno::EMFILE)?;
-        self.give(call, copy, how.cloexec(), false)
+        Ok(self.offer(copy, how.cloexec(), false))
     }
 
     pub(crate) fn truncate_object(&self, fd: &OwnedFd, length: i64) -> Result<(), Errno> {

@@ -14,7 +14,13 @@ pub(crate) type Args = (Option<usize>, usize);
 
 impl Grants {
     /// Resolves two targets and performs something on both, first the quick way, then the exact one.
-    fn on_both(&self, call: &Call<'_>, from: (&Target, Follow), to: &Target, op: impl Fn(Where, Where) -> Step) -> Outcome {
+    fn on_both(
+        &self,
+        call: &Call<'_>,
+        from: (&Target, Follow),
+        to: &Target,
+        op: impl Fn(Where, Where) -> Step,
+    ) -> Outcome {
         let _alone = (!self.remote).then(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
         if let (Some(a), Some(b)) = (self.quick(from.0), self.quick(to)) {
             match op(Where::In(a), Where::In(b)) {
@@ -56,7 +62,10 @@ impl Grants {
 
     fn rename_places(&self, call: &Call<'_>, from: &Place, to: &Place, flags: u32) -> Step {
         self.read_only(call, from)?;
-        let plain = |place: &Place| Place { slash: false, ..place.clone() };
+        let plain = |place: &Place| Place {
+            slash: false,
+            ..place.clone()
+        };
         let (_, source) = plain(from).object(self)?;
         let directory = source.kind() == libc::S_IFDIR;
         self.may_move(call, from, directory)?;
@@ -79,7 +88,8 @@ impl Grants {
             self.granted(call, to);
             return Ok(Answer::Value(0));
         }
-        let either = directory || (flags & libc::RENAME_EXCHANGE != 0 && target.is_some_and(|t| t.kind() == libc::S_IFDIR));
+        let either =
+            directory || (flags & libc::RENAME_EXCHANGE != 0 && target.is_some_and(|t| t.kind() == libc::S_IFDIR));
         self.may_move(call, to, either)?;
         if flags & libc::RENAME_EXCHANGE != 0 {
             self.may_move(call, from, either)?;
@@ -116,7 +126,13 @@ impl Grants {
                 self.may_link_to(call, &b)?;
                 let dir = b.dir(self)?;
                 // `O_TMPFILE`: the caller's own descriptor, which lies on the writable mount if it was granted.
-                sys::linkat(sys::CWD, &sys::fd_path(fd.as_fd()), dir.as_fd(), &b.name()?, libc::AT_SYMLINK_FOLLOW)?;
+                sys::linkat(
+                    sys::CWD,
+                    &sys::fd_path(fd.as_fd()),
+                    dir.as_fd(),
+                    &b.name()?,
+                    libc::AT_SYMLINK_FOLLOW,
+                )?;
                 self.granted(call, &b);
                 Ok(Answer::Value(0))
             }

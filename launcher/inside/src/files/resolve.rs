@@ -101,7 +101,11 @@ impl AsFd for Dir<'_> {
 impl Place {
     /// Components of the relative path.
     pub(crate) fn names(&self) -> Vec<&[u8]> {
-        if self.rel.is_empty() { Vec::new() } else { self.rel.split(|&b| b == b'/').collect() }
+        if self.rel.is_empty() {
+            Vec::new()
+        } else {
+            self.rel.split(|&b| b == b'/').collect()
+        }
     }
 
     /// The relative path of the directory, and the last component.
@@ -124,8 +128,16 @@ impl Place {
     /// Another name in the same directory.
     pub(crate) fn sibling(&self, name: &[u8]) -> Place {
         let dir = self.split().0;
-        let rel = if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() };
-        Place { rel, slash: false, ..self.clone() }
+        let rel = if dir.is_empty() {
+            name.to_vec()
+        } else {
+            [dir, b"/", name].concat()
+        };
+        Place {
+            rel,
+            slash: false,
+            ..self.clone()
+        }
     }
 
     /// Opens it beneath its root. A link on the way is [`Fail::Again`] until the exact way was taken.
@@ -143,7 +155,12 @@ impl Place {
         let root = grants.roots[self.root].dir.as_fd();
         match self.split().0 {
             b"" => Ok(Dir::Root(root)),
-            dir => Ok(Dir::Own(open_beneath(root, &cstring(dir)?, libc::O_PATH | libc::O_DIRECTORY, 0)?)),
+            dir => Ok(Dir::Own(open_beneath(
+                root,
+                &cstring(dir)?,
+                libc::O_PATH | libc::O_DIRECTORY,
+                0,
+            )?)),
         }
     }
 
@@ -171,17 +188,28 @@ fn strip<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     }
 }
 
+/// A directory that a relative path started at: device, inode, the count of moves, and its path.
+type Known = (u64, u64, u64, Vec<u8>);
+
 thread_local! {
     /// The last directory that a relative path started at and that was found to be what its path says.
-    static LAST: RefCell<Option<(u64, u64, u64, Vec<u8>)>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<Known>> = const { RefCell::new(None) };
 }
 
 impl Grants {
     /// The root that an absolute path of the view lies in, and the path relative to it. Private mounts are in none.
     pub(crate) fn split_root<'p>(&self, path: &'p [u8]) -> Option<(usize, &'p [u8])> {
-        let found = self.roots.iter().enumerate().filter_map(|(i, root)| Some((i, strip(path, &root.path)?)));
+        let found = self
+            .roots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, root)| Some((i, strip(path, &root.path)?)));
         let (root, rel) = found.min_by_key(|(_, rel)| rel.len())?;
-        if self.roots[root].private.iter().any(|private| strip(rel, private).is_some()) {
+        if self.roots[root]
+            .private
+            .iter()
+            .any(|private| strip(rel, private).is_some())
+        {
             return None;
         }
         Some((root, rel))
@@ -192,7 +220,11 @@ impl Grants {
         let mut number = [0u8; 16];
         let text = decimal(fd.as_raw_fd(), &mut number);
         let path = sys::readlinkat(self.fds.as_fd(), text)?;
-        if path.len() >= libc::PATH_MAX as usize { Err(Errno::ENAMETOOLONG) } else { Ok(path) }
+        if path.len() >= libc::PATH_MAX as usize {
+            Err(Errno::ENAMETOOLONG)
+        } else {
+            Ok(path)
+        }
     }
 
     /// The quick way. `None`: take the exact one.
@@ -228,7 +260,12 @@ impl Grants {
         if !self.roots[root].private.is_empty() && self.roots[root].private.iter().any(|p| strip(&rel, p).is_some()) {
             return None;
         }
-        Some(Place { root, rel, slash, exact: false })
+        Some(Place {
+            root,
+            rel,
+            slash,
+            exact: false,
+        })
     }
 
     /// Whether a directory of the caller's view is the one at this place beneath the root.
@@ -243,7 +280,9 @@ impl Grants {
         if known && seen.nlink > 0 {
             return true;
         }
-        let same = self.directory(root, rel).is_ok_and(|(_, identity)| identity.same(&seen));
+        let same = self
+            .directory(root, rel)
+            .is_ok_and(|(_, identity)| identity.same(&seen));
         if same {
             LAST.set(Some((seen.dev, seen.ino, generation, path.to_vec())));
         }
@@ -284,7 +323,12 @@ impl Grants {
                     // The name may be a root itself, whose directory lies outside.
                     let own = [path.strip_suffix(b"/").unwrap_or(&path), b"/", &name].concat();
                     return Ok(match self.split_root(&own) {
-                        Some((root, b"")) => Where::In(Place { root, rel: Vec::new(), slash, exact: true }),
+                        Some((root, b"")) => Where::In(Place {
+                            root,
+                            rel: Vec::new(),
+                            slash,
+                            exact: true,
+                        }),
                         _ => Where::Out,
                     });
                 };
@@ -301,18 +345,34 @@ impl Grants {
                     Err(Fail::Again) if self.crosses_mount(root, rel) => return Ok(Where::Out),
                     _ => return Err(Fail::Again),
                 }
-                let rel = if rel.is_empty() { name } else { [rel, b"/", &name].concat() };
-                if self.roots[root].private.iter().any(|private| strip(&rel, private).is_some()) {
+                let rel = if rel.is_empty() {
+                    name
+                } else {
+                    [rel, b"/", &name].concat()
+                };
+                if self.roots[root]
+                    .private
+                    .iter()
+                    .any(|private| strip(&rel, private).is_some())
+                {
                     return Ok(Where::Out);
                 }
-                Ok(Where::In(Place { root, rel, slash, exact: true }))
+                Ok(Where::In(Place {
+                    root,
+                    rel,
+                    slash,
+                    exact: true,
+                }))
             }
         }
     }
 
     fn crosses_mount(&self, root: usize, rel: &[u8]) -> bool {
         let Ok(path) = cstring(rel) else { return false };
-        matches!(sys::openat2(self.roots[root].dir.as_fd(), &path, libc::O_PATH, 0, BENEATH), Err(Errno::EXDEV))
+        matches!(
+            sys::openat2(self.roots[root].dir.as_fd(), &path, libc::O_PATH, 0, BENEATH),
+            Err(Errno::EXDEV)
+        )
     }
 
     /// The place of an object that the caller has a descriptor of.
@@ -320,10 +380,18 @@ impl Grants {
         let path = self.path_of(fd.as_fd())?;
         let seen = sys::fstat(fd.as_fd())?;
         let Some((root, rel)) = self.split_root(&path) else {
-            let standard = self.standard.iter().position(|own| own.as_ref().is_some_and(|(id, _)| id.same(&seen)));
+            let standard = self
+                .standard
+                .iter()
+                .position(|own| own.as_ref().is_some_and(|(id, _)| id.same(&seen)));
             return Ok(standard.map_or(Where::Out, Where::Standard));
         };
-        let place = Place { root, rel: rel.to_vec(), slash: false, exact: true };
+        let place = Place {
+            root,
+            rel: rel.to_vec(),
+            slash: false,
+            exact: true,
+        };
         match place.object(self) {
             Ok((_, identity)) if identity.same(&seen) => Ok(Where::In(place)),
             _ if seen.nlink == 0 || path.ends_with(b" (deleted)") => Ok(Where::Nameless(fd)),
@@ -336,7 +404,9 @@ impl Grants {
         let session_root = || self.session_root.try_clone().map_err(|_| Errno::EMFILE);
         let mut dir = match &target.base {
             Base::Root => session_root()?,
-            Base::At(fd) if target.path.is_empty() => return Ok(Walked::Object(fd.try_clone().map_err(|_| Errno::EMFILE)?)),
+            Base::At(fd) if target.path.is_empty() => {
+                return Ok(Walked::Object(fd.try_clone().map_err(|_| Errno::EMFILE)?));
+            }
             Base::At(fd) => fd.try_clone().map_err(|_| Errno::EMFILE)?,
         };
         let mut rest = target.path.clone();
@@ -348,7 +418,11 @@ impl Grants {
             && let Some((parent, last)) = split_parent(&rest)
         {
             // An absolute path is absolute in the session's root, not in the launcher's own.
-            let within = if matches!(target.base, Base::Root) { resolve::IN_ROOT } else { 0 };
+            let within = if matches!(target.base, Base::Root) {
+                resolve::IN_ROOT
+            } else {
+                0
+            };
             let how = resolve::NO_SYMLINKS | within;
             match sys::openat2(dir.as_fd(), &cstring(parent)?, libc::O_PATH | libc::O_DIRECTORY, 0, how) {
                 Ok(fd) => {
@@ -384,7 +458,9 @@ impl Grants {
                 _ => {}
             }
             if own_process {
-                let Some(link) = own_link(&name, &mut rest) else { return Ok(Walked::Foreign) };
+                let Some(link) = own_link(&name, &mut rest) else {
+                    return Ok(Walked::Foreign);
+                };
                 if rest.is_empty() && follow != Follow::Yes {
                     return Ok(Walked::Foreign);
                 }
@@ -414,7 +490,8 @@ impl Grants {
                     return Err(Errno::ELOOP);
                 }
                 if is_proc(child.as_fd()) {
-                    if sys::fstat(dir.as_fd())?.ino == PROC_ROOT_INODE && matches!(&name[..], b"self" | b"thread-self") {
+                    if sys::fstat(dir.as_fd())?.ino == PROC_ROOT_INODE && matches!(&name[..], b"self" | b"thread-self")
+                    {
                         dir = call.open_proc("", libc::O_PATH | libc::O_DIRECTORY)?;
                         own_process = true;
                         continue;
@@ -431,7 +508,9 @@ impl Grants {
                 return Ok(Walked::Named { dir, name, slash });
             } else if identity.kind() == libc::S_IFDIR {
                 if name.iter().all(u8::is_ascii_digit) && is_proc(child.as_fd()) {
-                    if sys::fstat(dir.as_fd())?.ino != PROC_ROOT_INODE || !call.own_numbers()?.iter().any(|n| n.to_string().as_bytes() == name) {
+                    if sys::fstat(dir.as_fd())?.ino != PROC_ROOT_INODE
+                        || !call.own_numbers()?.iter().any(|n| n.to_string().as_bytes() == name)
+                    {
                         return Ok(Walked::Foreign);
                     }
                     dir = call.open_proc("", libc::O_PATH | libc::O_DIRECTORY)?;
@@ -454,7 +533,10 @@ fn own_link(name: &[u8], rest: &mut Vec<u8>) -> Option<Vec<u8>> {
             let start = rest.iter().position(|&b| b != b'/')?;
             let number: Vec<u8> = rest[start..].iter().copied().take_while(|&b| b != b'/').collect();
             rest.drain(..start + number.len());
-            number.iter().all(u8::is_ascii_digit).then(|| [b"fd/", &number[..]].concat())
+            number
+                .iter()
+                .all(u8::is_ascii_digit)
+                .then(|| [b"fd/", &number[..]].concat())
         }
         _ => None,
     }

@@ -24,8 +24,15 @@ pub(crate) enum Bound {
 impl Call<'_> {
     /// A path that was copied already, relative to the caller's working directory.
     pub(crate) fn target_at_cwd(&self, path: &[u8]) -> Result<Target, Errno> {
-        let base = if path.first() == Some(&b'/') { Base::Root } else { Base::At(self.cwd()?) };
-        Ok(Target { path: path.to_vec(), base })
+        let base = if path.first() == Some(&b'/') {
+            Base::Root
+        } else {
+            Base::At(self.cwd()?)
+        };
+        Ok(Target {
+            path: path.to_vec(),
+            base,
+        })
     }
 }
 
@@ -43,7 +50,9 @@ impl Grants {
     /// What a path leads to in the caller's view, links followed, and where that is.
     pub(crate) fn view_object(&self, call: &Call<'_>, target: &Target) -> Result<(OwnedFd, Identity, Vec<u8>), Errno> {
         let object = match self.walk(call, target, Follow::Yes)? {
-            Walked::Named { dir, name, .. } => sys::openat(dir.as_fd(), &cstring(&name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?,
+            Walked::Named { dir, name, .. } => {
+                sys::openat(dir.as_fd(), &cstring(&name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?
+            }
             Walked::Dir(fd) | Walked::Object(fd) => fd,
             Walked::Foreign => return Err(Errno::EACCES),
         };
@@ -65,8 +74,20 @@ impl Grants {
     }
 
     /// Binds a socket beneath a granted root. `address` is the caller's, whole.
-    pub(crate) fn bind_socket(&self, call: &Call<'_>, target: &Target, socket: BorrowedFd<'_>, address: &[u8]) -> Result<Bound, Errno> {
-        let in_use = |errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno };
+    pub(crate) fn bind_socket(
+        &self,
+        call: &Call<'_>,
+        target: &Target,
+        socket: BorrowedFd<'_>,
+        address: &[u8],
+    ) -> Result<Bound, Errno> {
+        let in_use = |errno| {
+            if errno == Errno::EEXIST {
+                Errno::EADDRINUSE
+            } else {
+                errno
+            }
+        };
         if no_name(&target.path) {
             return Err(Errno::EADDRINUSE);
         }
@@ -74,7 +95,10 @@ impl Grants {
         let _alone = (!self.remote).then(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
         let mut found = self.quick(target).map(Where::In);
         for _ in 0..5 {
-            let place = match found.take().map_or_else(|| self.exact(call, target, Follow::Never), Ok)? {
+            let place = match found
+                .take()
+                .map_or_else(|| self.exact(call, target, Follow::Never), Ok)?
+            {
                 Where::In(place) if place.rel.is_empty() => return Err(Errno::EADDRINUSE),
                 Where::In(place) => place,
                 _ => return Ok(Bound::Elsewhere),
@@ -88,7 +112,14 @@ impl Grants {
         Err(Errno::EACCES)
     }
 
-    fn bind_place(&self, call: &Call<'_>, place: &Place, target: &Target, socket: BorrowedFd<'_>, address: &[u8]) -> Result<Identity, Fail> {
+    fn bind_place(
+        &self,
+        call: &Call<'_>,
+        place: &Place,
+        target: &Target,
+        socket: BorrowedFd<'_>,
+        address: &[u8],
+    ) -> Result<Identity, Fail> {
         self.read_only_new(call, place)?;
         self.absent(place)?;
         if let Some(rule) = self.rule(place)? {
@@ -122,13 +153,32 @@ impl Grants {
     fn same_directory(&self, dir: BorrowedFd<'_>) -> Option<OwnedFd> {
         let path = self.path_of(dir).ok()?;
         let (root, rel) = self.split_root(&path)?;
-        let rel = if rel.is_empty() { c".".to_owned() } else { cstring(rel).ok()? };
-        sys::openat2(self.roots[root].dir.as_fd(), &rel, libc::O_PATH | libc::O_DIRECTORY, 0, BENEATH).ok()
+        let rel = if rel.is_empty() {
+            c".".to_owned()
+        } else {
+            cstring(rel).ok()?
+        };
+        sys::openat2(
+            self.roots[root].dir.as_fd(),
+            &rel,
+            libc::O_PATH | libc::O_DIRECTORY,
+            0,
+            BENEATH,
+        )
+        .ok()
     }
 
     /// Binds a socket in one of the session's own directories.
-    pub(crate) fn bind_in_view(&self, call: &Call<'_>, target: &Target, socket: BorrowedFd<'_>, allowed: impl Fn(&[u8]) -> bool) -> Result<(), Errno> {
-        let Walked::Named { dir, name, .. } = self.walk(call, target, Follow::Never)? else { return Err(Errno::EADDRINUSE) };
+    pub(crate) fn bind_in_view(
+        &self,
+        call: &Call<'_>,
+        target: &Target,
+        socket: BorrowedFd<'_>,
+        allowed: impl Fn(&[u8]) -> bool,
+    ) -> Result<(), Errno> {
+        let Walked::Named { dir, name, .. } = self.walk(call, target, Follow::Never)? else {
+            return Err(Errno::EADDRINUSE);
+        };
         let mut path = self.path_of(dir.as_fd())?;
         path.extend_from_slice(b"/x");
         if !allowed(&path) || self.lies_in_root_bytes(&path) {

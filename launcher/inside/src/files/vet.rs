@@ -28,6 +28,8 @@ use std::time::Duration;
 
 /// How often a staged content is looked at if the session makes no granted call.
 const PAUSE: Duration = Duration::from_micros(200);
+/// How long our own copies of descriptors may take to be closed.
+const SHORT: Duration = Duration::from_millis(5);
 /// What `git worktree add` writes.
 const COMMONDIR: &[u8] = b"../..\n";
 /// At most this many contents are staged at a time.
@@ -51,7 +53,14 @@ pub(crate) struct Staged {
 
 impl Grants {
     /// Gives the caller a memory file in place of a protected one.
-    pub(crate) fn stage(&self, call: &Call<'_>, place: &Place, how: How, rule: &Rule, present: Option<Identity>) -> Step {
+    pub(crate) fn stage(
+        &self,
+        call: &Call<'_>,
+        place: &Place,
+        how: How,
+        rule: &Rule,
+        present: Option<Identity>,
+    ) -> Step {
         let refuse = |why: &str| self.refused(call, place, PROTECTED, &format!("{}: {why}", rule.name));
         if present.is_some_and(|identity| identity.kind() != libc::S_IFREG || identity.nlink > 1) {
             return Err(refuse("is no ordinary file of one name"));
@@ -70,7 +79,11 @@ impl Grants {
         if present.is_none() {
             // The name appears at once, as it would; an empty file of each kind says nothing.
             call.assume_umask()?;
-            let fd = place.open(self, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, how.mode & 0o666)?;
+            let fd = place.open(
+                self,
+                libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
+                how.mode & 0o666,
+            )?;
             self.guard.mark_created(&sys::fstat(fd.as_fd())?);
             // Only one content is ever accepted, and git reads it back before its next granted call.
             if rule.kind == Kind::Commondir {
@@ -79,7 +92,9 @@ impl Grants {
         }
         let memory = memfd_create(c"picktwo-vetted", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         if how.flags & libc::O_TRUNC == 0 {
-            File::from(memory.try_clone().map_err(|_| Errno::EMFILE)?).write_all(&before).map_err(|_| Errno::ENOSPC)?;
+            File::from(memory.try_clone().map_err(|_| Errno::EMFILE)?)
+                .write_all(&before)
+                .map_err(|_| Errno::ENOSPC)?;
         }
         let path = sys::fd_path(memory.as_fd());
         let flags = how.flags & (libc::O_ACCMODE | libc::O_APPEND | libc::O_NONBLOCK);
@@ -87,8 +102,18 @@ impl Grants {
         // Read-only, but opened for writing in truth: sealing needs a writable descriptor. Its own write count is dropped with it.
         let reader = sys::openat(sys::CWD, &path, libc::O_RDONLY, 0)?;
         drop(memory);
-        let stage = Stage { memory: reader, place: place.clone(), rule: rule.clone(), before, pid: call.pid() };
-        self.staged.list.lock().unwrap_or_else(PoisonError::into_inner).push(stage);
+        let stage = Stage {
+            memory: reader,
+            place: place.clone(),
+            rule: rule.clone(),
+            before,
+            pid: call.pid(),
+        };
+        self.staged
+            .list
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(stage);
         self.staged.count.fetch_add(1, Ordering::AcqRel);
         let grants = call.grants.clone();
         self.waiting().until(PAUSE, move || {
@@ -96,7 +121,7 @@ impl Grants {
             grants.staged.count.load(Ordering::Acquire) == 0
         });
         self.granted(call, place);
-        self.give(call, theirs, how.cloexec(), false)
+        Ok(self.offer(theirs, how.cloexec(), false))
     }
 
     /// Publishes every staged content that nobody can write to any more.
@@ -105,7 +130,8 @@ impl Grants {
             return;
         }
         // Our own copy of a descriptor that was just handed over counts as a writer, too.
-        self.wait_for_closing();
+        self.wait_for_closing(SHORT);
+        let _shared = (!self.remote).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
         let mut list = self.staged.list.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = Vec::new();
         for stage in std::mem::take(&mut *list) {
@@ -123,8 +149,10 @@ impl Grants {
     fn settle(&self, stage: &Stage) {
         let result = (|| {
             // A descriptor for reading may still be open in the session and be reopened for writing: after this, in vain.
-            let writer = sys::openat(sys::CWD, &sys::fd_path(stage.memory.as_fd()), libc::O_RDWR, 0).map_err(|_| "cannot be sealed".to_owned())?;
-            let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+            let writer = sys::openat(sys::CWD, &sys::fd_path(stage.memory.as_fd()), libc::O_RDWR, 0)
+                .map_err(|_| "cannot be sealed".to_owned())?;
+            let seals =
+                SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
             fcntl(&writer, FcntlArg::F_ADD_SEALS(seals)).map_err(|_| "cannot be sealed".to_owned())?;
             let content = read_all(&File::from(writer)).map_err(|_| "is too long".to_owned())?;
             if content == stage.before {
@@ -134,7 +162,8 @@ impl Grants {
                 return Err("read-only".to_owned());
             }
             let text = self.vetted(&stage.rule, &stage.place, &stage.before, &content)?;
-            self.overwrite(&stage.place, &text).map_err(|_| "cannot be written".to_owned())
+            self.overwrite(&stage.place, &text)
+                .map_err(|_| "cannot be written".to_owned())
         })();
         if let Err(why) = result {
             self.events.tell(true, || super::Event {
@@ -149,7 +178,14 @@ impl Grants {
     }
 
     /// A rename of a lock file onto a protected path.
-    pub(crate) fn publish(&self, call: &Call<'_>, from: &Place, to: &Place, rule: &Rule, source: &Identity) -> Result<(), Fail> {
+    pub(crate) fn publish(
+        &self,
+        call: &Call<'_>,
+        from: &Place,
+        to: &Place,
+        rule: &Rule,
+        source: &Identity,
+    ) -> Result<(), Fail> {
         let text = self.vetted_source(call, from, to, rule)?;
         let (a, b) = (from.dir(self)?, to.dir(self)?);
         let (old, new) = (from.name()?, to.name()?);
@@ -158,7 +194,9 @@ impl Grants {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let fd = from.open(self, flags, source.mode & 0o666)?;
         sys::fchmodat2(fd.as_fd(), c"", source.mode & 0o777, libc::AT_EMPTY_PATH)?;
-        File::from(fd.try_clone().map_err(|_| Errno::EMFILE)?).write_all(&text).map_err(|_| Errno::ENOSPC)?;
+        File::from(fd.try_clone().map_err(|_| Errno::EMFILE)?)
+            .write_all(&text)
+            .map_err(|_| Errno::ENOSPC)?;
         let identity = sys::fstat(fd.as_fd())?;
         let fresh = match to.object(self) {
             Ok((_, former)) => self.guard.was_created(&former),
@@ -172,7 +210,14 @@ impl Grants {
     }
 
     /// A hard link of a lock file to a protected path that does not exist.
-    pub(crate) fn publish_copy(&self, call: &Call<'_>, from: &Place, to: &Place, rule: &Rule, source: &Identity) -> Result<(), Fail> {
+    pub(crate) fn publish_copy(
+        &self,
+        call: &Call<'_>,
+        from: &Place,
+        to: &Place,
+        rule: &Rule,
+        source: &Identity,
+    ) -> Result<(), Fail> {
         let text = self.vetted_source(call, from, to, rule)?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let fd = to.open(self, flags, source.mode & 0o666)?;
@@ -192,7 +237,8 @@ impl Grants {
             Err(Fail::Errno(Errno::ENOENT)) => Vec::new(),
             Err(fail) => return Err(fail),
         };
-        self.vetted(rule, to, &present, &content).map_err(|why| self.refused(call, to, PROTECTED, &format!("{}: {why}", rule.name)))
+        self.vetted(rule, to, &present, &content)
+            .map_err(|why| self.refused(call, to, PROTECTED, &format!("{}: {why}", rule.name)))
     }
 
     /// Replaces a configuration that is about to come into force by a vetted copy in a new inode.
@@ -205,7 +251,11 @@ impl Grants {
         let text = gitconfig::vet(&content).map_err(|_| PROTECTED)?;
         let dir = place.dir(self)?;
         sys::unlinkat(dir.as_fd(), &place.name()?, 0)?;
-        let fd = place.open(self, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, identity.mode & 0o666)?;
+        let fd = place.open(
+            self,
+            libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
+            identity.mode & 0o666,
+        )?;
         sys::fchmodat2(fd.as_fd(), c"", identity.mode & 0o777, libc::AT_EMPTY_PATH)?;
         self.guard.mark_created(&sys::fstat(fd.as_fd())?);
         File::from(fd).write_all(&text).map_err(|_| Errno::ENOSPC)?;
@@ -238,7 +288,10 @@ impl Grants {
     fn leads_beneath(&self, place: &Place, path: &[u8], itself: bool) -> Result<(), String> {
         let path = path.strip_suffix(b"\n").unwrap_or(path);
         let root = &self.roots[place.root];
-        let rel = match path.strip_prefix(&root.path[..]).and_then(|rest| rest.strip_prefix(b"/")) {
+        let rel = match path
+            .strip_prefix(&root.path[..])
+            .and_then(|rest| rest.strip_prefix(b"/"))
+        {
             Some(rel) => rel.to_vec(),
             None => [place.split().0, b"/", path].concat(),
         };
@@ -250,14 +303,24 @@ impl Grants {
             rel.push(b'.');
         }
         let rel = cstring(&rel).map_err(|_| "is no path".to_owned())?;
-        sys::openat2(root.dir.as_fd(), &rel, libc::O_PATH | libc::O_DIRECTORY, 0, super::BENEATH)
-            .map(drop)
-            .map_err(|_| "leads to no directory of the workspace".to_owned())
+        sys::openat2(
+            root.dir.as_fd(),
+            &rel,
+            libc::O_PATH | libc::O_DIRECTORY,
+            0,
+            super::BENEATH,
+        )
+        .map(drop)
+        .map_err(|_| "leads to no directory of the workspace".to_owned())
     }
 
     /// The content of a regular file, up to what is vetted at all.
     fn read_place(&self, place: &Place) -> Result<Vec<u8>, Fail> {
-        let fd = place.open(self, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY, 0)?;
+        let fd = place.open(
+            self,
+            libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY,
+            0,
+        )?;
         if sys::fstat(fd.as_fd())?.kind() != libc::S_IFREG {
             return Err(PROTECTED.into());
         }
@@ -281,5 +344,9 @@ impl Grants {
 fn read_all(file: &File) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(gitconfig::MAX_FILE as u64 + 1).read_to_end(&mut content)?;
-    if content.len() > gitconfig::MAX_FILE { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
+    if content.len() > gitconfig::MAX_FILE {
+        Err(std::io::ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(content)
+    }
 }

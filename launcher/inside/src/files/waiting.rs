@@ -20,12 +20,18 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// An empty list. Jobs run once [`Waiting::run`] does, in a thread of its own.
     pub(crate) fn new() -> Waiting {
-        Waiting { shared: Arc::new((Mutex::new(Vec::new()), Condvar::new())) }
+        Waiting {
+            shared: Arc::new((Mutex::new(Vec::new()), Condvar::new())),
+        }
     }
 
     /// Adds a job, which is tried after each pause until it returns `true`.
     pub(crate) fn until(&self, pause: Duration, job: impl FnMut() -> bool + Send + 'static) {
-        let entry = Entry { pause, next: Instant::now() + pause, job: Box::new(job) };
+        let entry = Entry {
+            pause,
+            next: Instant::now() + pause,
+            job: Box::new(job),
+        };
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         self.shared.1.notify_one();
     }
@@ -36,13 +42,26 @@ impl Waiting {
         while !ended() {
             let guard = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
-            let wait = guard.iter().map(|entry| entry.next.saturating_duration_since(now)).min().unwrap_or(IDLE).min(IDLE);
+            let wait = guard
+                .iter()
+                .map(|entry| entry.next.saturating_duration_since(now))
+                .min()
+                .unwrap_or(IDLE)
+                .min(IDLE);
             let mut guard = match wait.is_zero() {
                 true => guard,
-                false => self.shared.1.wait_timeout(guard, wait).unwrap_or_else(PoisonError::into_inner).0,
+                false => {
+                    self.shared
+                        .1
+                        .wait_timeout(guard, wait)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
             };
             let now = Instant::now();
-            let (due, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut *guard).into_iter().partition(|entry| entry.next <= now);
+            let (due, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut *guard)
+                .into_iter()
+                .partition(|entry| entry.next <= now);
             *guard = rest;
             drop(guard);
             for mut entry in due {

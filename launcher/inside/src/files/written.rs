@@ -48,7 +48,9 @@ impl Written {
             notes.files.clear();
             notes.incomplete = true;
         }
-        notes.files.insert((identity.dev, identity.ino), (place.root, place.rel.clone().into()));
+        notes
+            .files
+            .insert((identity.dev, identity.ino), (place.root, place.rel.clone().into()));
     }
 
     /// Follows a file to its new name; files in a renamed directory are looked for by inode when it matters.
@@ -74,13 +76,24 @@ impl Grants {
     pub fn still_written(&self) -> (Vec<StillWritten>, bool) {
         let mut notes = std::mem::take(&mut *self.written.0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut found = Vec::new();
-        let mut kept = Notes { incomplete: notes.incomplete, ..Notes::default() };
+        let mut kept = Notes {
+            incomplete: notes.incomplete,
+            ..Notes::default()
+        };
         let mut lost: HashSet<Inode> = HashSet::new();
         for (inode, (root, rel)) in notes.files.drain() {
-            let place = Place { root, rel: rel.to_vec(), slash: false, exact: true };
+            let place = Place {
+                root,
+                rel: rel.to_vec(),
+                slash: false,
+                exact: true,
+            };
             match self.open_for_writing(&place, inode) {
                 Probe::Open => {
-                    found.push(StillWritten { inode, path: self.absolute(&place) });
+                    found.push(StillWritten {
+                        inode,
+                        path: self.absolute(&place),
+                    });
                     kept.files.insert(inode, (root, rel));
                 }
                 Probe::Closed => {}
@@ -93,9 +106,17 @@ impl Grants {
         if !lost.is_empty() {
             for (index, _) in self.roots.iter().enumerate() {
                 for (inode, rel) in self.find_inodes(index, &lost) {
-                    let place = Place { root: index, rel, slash: false, exact: true };
+                    let place = Place {
+                        root: index,
+                        rel,
+                        slash: false,
+                        exact: true,
+                    };
                     if let Probe::Open = self.open_for_writing(&place, inode) {
-                        found.push(StillWritten { inode, path: self.absolute(&place) });
+                        found.push(StillWritten {
+                            inode,
+                            path: self.absolute(&place),
+                        });
                         kept.files.insert(inode, (index, place.rel.into()));
                     }
                 }
@@ -111,7 +132,9 @@ impl Grants {
     fn open_for_writing(&self, place: &Place, inode: Inode) -> Probe {
         let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         // The type is looked at first: nothing but a regular file is opened.
-        let Ok((path, identity)) = place.object(self) else { return Probe::Elsewhere };
+        let Ok((path, identity)) = place.object(self) else {
+            return Probe::Elsewhere;
+        };
         if (identity.dev, identity.ino) != inode {
             return Probe::Elsewhere;
         }
@@ -123,16 +146,24 @@ impl Grants {
     }
 
     fn find_inodes(&self, root: usize, wanted: &HashSet<Inode>) -> Vec<(Inode, Vec<u8>)> {
-        let Ok(top) = sys::fstat(self.roots[root].dir.as_fd()) else { return Vec::new() };
+        let Ok(top) = sys::fstat(self.roots[root].dir.as_fd()) else {
+            return Vec::new();
+        };
         let start = format!("/proc/self/fd/{}", self.roots[root].dir.as_raw_fd());
         let mut found = Vec::new();
         let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
         while let Some(rel) = stack.pop() {
             let path = [start.as_bytes(), b"/", &rel].concat();
-            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else { continue };
+            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else {
+                continue;
+            };
             for entry in entries.flatten() {
                 let name = entry.file_name();
-                let child = if rel.is_empty() { name.as_bytes().to_vec() } else { [&rel[..], b"/", name.as_bytes()].concat() };
+                let child = if rel.is_empty() {
+                    name.as_bytes().to_vec()
+                } else {
+                    [&rel[..], b"/", name.as_bytes()].concat()
+                };
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => stack.push(child),
                     Ok(_) if wanted.contains(&(top.dev, entry.ino())) => found.push(((top.dev, entry.ino()), child)),

@@ -27,7 +27,9 @@ pub(super) enum Address<'a> {
 
 impl<'a> Address<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Address<'a>, Errno> {
-        let [a, b, rest @ ..] = bytes else { return Err(Errno::EINVAL) };
+        let [a, b, rest @ ..] = bytes else {
+            return Err(Errno::EINVAL);
+        };
         Ok(match i32::from(u16::from_ne_bytes([*a, *b])) {
             libc::AF_UNIX if rest.len() > PATH_MAX => return Err(Errno::EINVAL),
             libc::AF_UNIX => match rest {
@@ -62,7 +64,10 @@ mod tests {
         assert_eq!(Address::parse(&family(1, b"")), Ok(Address::Unnamed));
         assert_eq!(Address::parse(&family(1, b"\0x")), Ok(Address::Abstract));
         assert_eq!(Address::parse(&family(1, b"a/b\0junk")), Ok(Address::Unix(b"a/b")));
-        assert_eq!(Address::parse(&family(1, &[b'x'; 108])), Ok(Address::Unix(&[b'x'; 108])));
+        assert_eq!(
+            Address::parse(&family(1, &[b'x'; 108])),
+            Ok(Address::Unix(&[b'x'; 108]))
+        );
         assert_eq!(Address::parse(&family(1, &[b'x'; 109])), Err(Errno::EINVAL));
         assert_eq!(Address::parse(&family(2, b"")), Ok(Address::Internet));
         assert_eq!(Address::parse(&family(0, b"")), Ok(Address::Unspecified));

@@ -75,7 +75,11 @@ impl Sockets {
 
     /// Serves `socket`, `connect` and `bind`. Any thread may call this.
     pub fn handle(&self, grants: &Arc<Grants>, listener: &Arc<Listener>, request: &Request) {
-        let call = Call { grants, listener, request };
+        let call = Call {
+            grants,
+            listener,
+            request,
+        };
         let outcome = match request.nr {
             libc::SYS_socket => self.socket(&call),
             libc::SYS_connect => self.connect(&call),
@@ -96,7 +100,10 @@ impl Sockets {
         let channel = self.init.lock().unwrap_or_else(PoisonError::into_inner);
         channel.send(&text, &fds).map_err(|_| Errno::EACCES)?;
         let mut message = Vec::new();
-        let received = channel.recv(&mut message).map_err(|_| Errno::EACCES)?.ok_or(Errno::EACCES)?;
+        let received = channel
+            .recv(&mut message)
+            .map_err(|_| Errno::EACCES)?
+            .ok_or(Errno::EACCES)?;
         drop(channel);
         let reply: SocketReply = serde_json::from_slice(&message).map_err(|_| Errno::EACCES)?;
         match reply.errno {
@@ -110,7 +117,8 @@ impl Sockets {
         let base = kind & 0xf;
         let flags = kind & !0xf;
         match (domain, base) {
-            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_DGRAM) | (libc::AF_UNIX, libc::SOCK_STREAM) => {}
+            (libc::AF_INET | libc::AF_INET6, libc::SOCK_STREAM | libc::SOCK_DGRAM)
+            | (libc::AF_UNIX, libc::SOCK_STREAM) => {}
             (libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX, _) => return Err(Errno::EPERM),
             _ => return Err(Errno::EAFNOSUPPORT),
         }
@@ -128,7 +136,14 @@ impl Sockets {
         self.make_room()?;
         let wanted = base | flags & libc::SOCK_NONBLOCK;
         let protocol = if domain == libc::AF_UNIX { 0 } else { protocol };
-        let (fd, in_session) = match self.ask(&SocketRequest::Socket { domain, kind: wanted, protocol }, None) {
+        let (fd, in_session) = match self.ask(
+            &SocketRequest::Socket {
+                domain,
+                kind: wanted,
+                protocol,
+            },
+            None,
+        ) {
             Ok(Some(fd)) => (fd, true),
             Ok(None) => return Err(Errno::EACCES),
             // A UNIX socket of the launcher's own namespace will do, but then it is never bound by the kernel on its own.
@@ -137,9 +152,18 @@ impl Sockets {
         };
         let ino = sys::fstat(fd.as_fd())?.ino;
         let copy = fd.try_clone().map_err(|_| Errno::EMFILE)?;
-        let entry = Entry { fd: Arc::new(copy), unix: domain == libc::AF_UNIX, stream: base == libc::SOCK_STREAM, bound: false, in_session };
+        let entry = Entry {
+            fd: Arc::new(copy),
+            unix: domain == libc::AF_UNIX,
+            stream: base == libc::SOCK_STREAM,
+            bound: false,
+            in_session,
+        };
         self.table().insert(ino, entry);
-        match call.listener.inject_and_reply(call.request.id, fd.as_fd(), flags & libc::SOCK_CLOEXEC != 0) {
+        match call
+            .listener
+            .inject_and_reply(call.request.id, fd.as_fd(), flags & libc::SOCK_CLOEXEC != 0)
+        {
             Ok(_) => Ok(None),
             Err(errno) => {
                 self.table().remove(ino);
@@ -157,7 +181,11 @@ impl Sockets {
         if self.table().half_full() {
             self.sweep();
         }
-        if self.table().full() { Err(Errno::ENFILE) } else { Ok(()) }
+        if self.table().full() {
+            Err(Errno::ENFILE)
+        } else {
+            Ok(())
+        }
     }
 
     fn sweep(&self) {
@@ -271,7 +299,8 @@ impl Sockets {
             }
             if writable(&entry, 0) {
                 restore(&entry, blocking);
-                let error = sys::socket_option(entry.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EACCES);
+                let error =
+                    sys::socket_option(entry.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EACCES);
                 let _ = match error {
                     0 => listener.reply_value(request.id, 0),
                     errno => listener.reply_errno(request.id, Errno::from_raw(errno)),
@@ -280,7 +309,11 @@ impl Sockets {
             }
             if looked.elapsed() > SIGNAL_PAUSE {
                 looked = Instant::now();
-                if table::has_signal(&Call { grants: &grants, listener: &listener, request: &request }) {
+                if table::has_signal(&Call {
+                    grants: &grants,
+                    listener: &listener,
+                    request: &request,
+                }) {
                     restore(&entry, blocking);
                     let _ = listener.reply_errno(request.id, Errno::EINTR);
                     return true;
@@ -341,7 +374,12 @@ impl Sockets {
 
     /// Whether a socket file is one that the session made, or one of the launcher's for it.
     fn may_connect(&self, grants: &Grants, identity: &Identity, shown: &[u8]) -> bool {
-        if self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&(identity.dev, identity.ino)) {
+        if self
+            .made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&(identity.dev, identity.ino))
+        {
             return true;
         }
         if self.allowed.iter().any(|path| path == shown) {
@@ -379,14 +417,23 @@ impl Sockets {
     }
 
     fn bind_internet(&self, entry: &Entry, bytes: &[u8]) -> Outcome {
-        self.ask(&SocketRequest::Bind { address: bytes.to_vec() }, Some(entry.fd.as_fd())).map(|_| Some(0))
+        self.ask(
+            &SocketRequest::Bind {
+                address: bytes.to_vec(),
+            },
+            Some(entry.fd.as_fd()),
+        )
+        .map(|_| Some(0))
     }
 
     fn bind_unix(&self, call: &Call<'_>, entry: &Entry, path: &[u8], bytes: &[u8]) -> Outcome {
         let target = call.target_at_cwd(path)?;
         match call.grants.bind_socket(call, &target, entry.fd.as_fd(), bytes)? {
             crate::files::Bound::Made(identity) => {
-                self.made.lock().unwrap_or_else(PoisonError::into_inner).insert((identity.dev, identity.ino));
+                self.made
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert((identity.dev, identity.ino));
                 Ok(Some(0))
             }
             // The view's own rules: private or read-only mounts. The socket is of the session's network namespace, so that even
@@ -395,13 +442,19 @@ impl Sockets {
                 let _ = call.listener.proceed(call.request.id);
                 Ok(None)
             }
-            crate::files::Bound::Elsewhere => call.grants.bind_in_view(call, &target, entry.fd.as_fd(), |shown| self.private.iter().any(|dir| beneath(shown, dir))).map(|()| Some(0)),
+            crate::files::Bound::Elsewhere => call
+                .grants
+                .bind_in_view(call, &target, entry.fd.as_fd(), |shown| {
+                    self.private.iter().any(|dir| beneath(shown, dir))
+                })
+                .map(|()| Some(0)),
         }
     }
 }
 
 fn beneath(path: &[u8], dir: &[u8]) -> bool {
-    path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/') || dir == b"/")
+    path.strip_prefix(dir)
+        .is_some_and(|rest| rest.first() == Some(&b'/') || dir == b"/")
 }
 
 /// The duplicate shares its flags with the caller's descriptor. The flags to restore, if it was blocking.
@@ -424,4 +477,3 @@ fn writable(entry: &Entry, milliseconds: u16) -> bool {
     let mut wait = [PollFd::new(entry.fd.as_fd(), PollFlags::POLLOUT)];
     poll(&mut wait, PollTimeout::from(milliseconds)).is_ok_and(|n| n > 0)
 }
-

@@ -64,15 +64,19 @@ impl Table {
 
     /// Of those that were there `before` the session's descriptors were read, keeps what is still `open`.
     pub(super) fn keep(&mut self, before: &HashSet<u64>, open: &HashSet<u64>) {
-        self.entries.retain(|ino, _| !before.contains(ino) || open.contains(ino));
+        self.entries
+            .retain(|ino, _| !before.contains(ino) || open.contains(ino));
         // Many open ones: not again at the next call.
         self.limit = (self.entries.len() * 2).min(CAPACITY);
     }
 
     /// Drops duplicates of sockets that listen by now.
     pub(super) fn drop_listening(&mut self) {
-        let listens = |entry: &Entry| sys::socket_option(entry.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
-        self.entries.retain(|_, entry| !entry.bound || !entry.stream || !listens(entry));
+        let listens = |entry: &Entry| {
+            sys::socket_option(entry.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0)
+        };
+        self.entries
+            .retain(|_, entry| !entry.bound || !entry.stream || !listens(entry));
     }
 }
 
@@ -101,7 +105,9 @@ pub(super) fn state_of_unknown(call: &Call<'_>, ino: u64) -> Errno {
 
 fn field(call: &Call<'_>, name: &str, key: usize, value: &str, wanted: usize) -> Option<String> {
     let mut text = String::new();
-    std::fs::File::from(call.open_proc(name, 0).ok()?).read_to_string(&mut text).ok()?;
+    std::fs::File::from(call.open_proc(name, 0).ok()?)
+        .read_to_string(&mut text)
+        .ok()?;
     text.lines().find_map(|line| {
         let parts: Vec<&str> = line.split_whitespace().collect();
         (parts.get(key) == Some(&value)).then(|| parts.get(wanted).map(|part| (*part).to_owned()))?
@@ -110,6 +116,11 @@ fn field(call: &Call<'_>, name: &str, key: usize, value: &str, wanted: usize) ->
 
 /// Whether the caller has a signal that it handles and does not block: a blocking call would end with `EINTR`.
 pub(super) fn has_signal(call: &Call<'_>) -> bool {
-    let set = |title: &str| call.status(title).ok().and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
+    let set = |title: &str| {
+        call.status(title)
+            .ok()
+            .and_then(|text| u64::from_str_radix(&text, 16).ok())
+            .unwrap_or(0)
+    };
     (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & set("SigCgt:") != 0
 }

@@ -33,9 +33,18 @@ fn calls(s: &Checks) -> Vec<(&'static str, f64)> {
     vec![
         ("open, relative", median(|_| open("d/f", O_WRONLY, 0))),
         ("open, absolute", median(|_| open(&absolute, O_WRONLY, 0))),
-        ("open, truncating", median(|_| open("d/f", O_WRONLY | O_CREAT | O_TRUNC, 0o666))),
-        ("create", median(|i| open(&format!("d/e/{i}"), O_WRONLY | O_CREAT | O_EXCL, 0o644))),
-        ("rename", median(|i| path2(SYS_rename, &format!("d/e/{i}"), &format!("d/e/r{i}")))),
+        (
+            "open, truncating",
+            median(|_| open("d/f", O_WRONLY | O_CREAT | O_TRUNC, 0o666)),
+        ),
+        (
+            "create",
+            median(|i| open(&format!("d/e/{i}"), O_WRONLY | O_CREAT | O_EXCL, 0o644)),
+        ),
+        (
+            "rename",
+            median(|i| path2(SYS_rename, &format!("d/e/{i}"), &format!("d/e/r{i}"))),
+        ),
         ("chmod", median(|i| path1(SYS_chmod, "d/f", &[0o600 | (i & 1) as i64]))),
         ("unlink", median(|i| path1(SYS_unlink, &format!("d/e/r{i}"), &[]))),
         ("mkdir", median(|i| path1(SYS_mkdir, &format!("d/e/d{i}"), &[0o777]))),
@@ -65,7 +74,15 @@ fn costs_of_programs() {
          git -c user.name=a -c user.email=b commit -qm 1; git checkout -q -b two; git rm -rq .; git -c user.name=a -c user.email=b commit -qm 2; git checkout -q master || git checkout -q main",
         o = scene.out.display()
     );
-    assert!(std::process::Command::new("/bin/sh").arg("-c").arg(prepare).output().unwrap().status.success());
+    assert!(
+        std::process::Command::new("/bin/sh")
+            .arg("-c")
+            .arg(prepare)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
     let tar = format!("rm -rf x; mkdir x; tar xf {}/t.tar -C x", scene.out.display());
     let git = format!("rm -rf r; cp -r {}/g r; cd r; git checkout -q two", scene.out.display());
     let checkout = "cd r; git checkout -q -; git checkout -q -; git checkout -q -";
@@ -76,12 +93,21 @@ fn costs_of_programs() {
             std::fs::create_dir_all(&bare).unwrap();
             let run = |dir: &std::path::Path| {
                 let start = Instant::now();
-                let done = std::process::Command::new("/bin/sh").arg("-c").arg(line).current_dir(dir).output().unwrap();
+                let done = std::process::Command::new("/bin/sh")
+                    .arg("-c")
+                    .arg(line)
+                    .current_dir(dir)
+                    .output()
+                    .unwrap();
                 assert!(done.status.success(), "{done:?}");
                 start.elapsed().as_secs_f64() * 1e3
             };
             for dir in [&bare, &scene.w] {
-                let _ = std::process::Command::new("/bin/sh").arg("-c").arg(before).current_dir(dir).output();
+                let _ = std::process::Command::new("/bin/sh")
+                    .arg("-c")
+                    .arg(before)
+                    .current_dir(dir)
+                    .output();
             }
             results[i][0].push(run(&bare));
             let time = std::sync::Arc::new(std::sync::Mutex::new(0.0));
@@ -98,6 +124,11 @@ fn costs_of_programs() {
     for (what, [mut bare, mut granted]) in ["tar of 20,000 files", "git checkout, 3 x 6,000"].iter().zip(results) {
         bare.sort_by(f64::total_cmp);
         granted.sort_by(f64::total_cmp);
-        eprintln!("{what:25} bare {:6.0} ms, granted {:6.0} ms: {:.1} x", bare[2], granted[2], granted[2] / bare[2]);
+        eprintln!(
+            "{what:25} bare {:6.0} ms, granted {:6.0} ms: {:.1} x",
+            bare[2],
+            granted[2],
+            granted[2] / bare[2]
+        );
     }
 }

@@ -2,11 +2,11 @@
 //! serve them.
 
 use nix::libc;
+use nix::mount::{MsFlags, mount};
 use picktwo_confine::attempt::{Arg, syscall};
 use picktwo_confine::channel::{self, Channel};
-use picktwo_confine::notify::Listener;
-use nix::mount::{MsFlags, mount};
 use picktwo_confine::namespace::{self, NamespaceFds};
+use picktwo_confine::notify::Listener;
 use picktwo_confine::process::{self, Child, Exit};
 use picktwo_confine::{Errno, filters, limits, seccomp, sys};
 use picktwo_inside::files::{Config, Event, Grants, Root};
@@ -61,7 +61,10 @@ impl Scene {
         let (keeper, init) = namespaces(&w);
         let protect: Vec<String> = protect.iter().map(|p| (*p).to_owned()).collect();
         let grants = Grants::new(Config {
-            roots: vec![Root { path: w.clone(), dir: directory(&w) }],
+            roots: vec![Root {
+                path: w.clone(),
+                dir: directory(&w),
+            }],
             private: Vec::new(),
             session_root: directory(Path::new(&format!("/proc/{init}/root"))),
             mode: SharedMode::new(mode),
@@ -69,7 +72,16 @@ impl Scene {
             events: Box::new(move |event| told.lock().unwrap().push(event)),
         })
         .unwrap();
-        Scene { base, w, out, grants, events, sockets: None, keeper, init }
+        Scene {
+            base,
+            w,
+            out,
+            grants,
+            events,
+            sockets: None,
+            keeper,
+            init,
+        }
     }
 
     pub(crate) fn write(&self, name: &str, content: &str) {
@@ -104,7 +116,11 @@ impl Scene {
         let (w, out) = (self.w.clone(), self.out.clone());
         let session = NamespaceFds::open(self.init).unwrap();
         let inside = move || {
-            let checks = Checks { failures: RefCell::new(Vec::new()), w, out };
+            let checks = Checks {
+                failures: RefCell::new(Vec::new()),
+                w,
+                out,
+            };
             match enter(&checks, &theirs) {
                 Ok(()) => child(&checks),
                 Err(error) => checks.fail(error),
@@ -114,14 +130,25 @@ impl Scene {
             0
         };
         let started = process::fork(move || {
-            let joined = namespace::join(&session).and_then(|()| process::fork(inside)).and_then(|child| child.wait());
+            let joined = namespace::join(&session)
+                .and_then(|()| process::fork(inside))
+                .and_then(|child| child.wait());
             if joined == Ok(Exit::Code(0)) { 0 } else { 1 }
         })
         .unwrap();
         let mut message = Vec::new();
         let fds = ours.recv(&mut message).unwrap().expect("the child reports");
-        let listener: OwnedFd = fds.into_iter().next().unwrap_or_else(|| panic!("no listener: {}", String::from_utf8_lossy(&message)));
-        let supervisors = supervise::serve(Arc::new(Listener::from(listener)), self.grants.clone(), self.sockets.clone(), 3).unwrap();
+        let listener: OwnedFd = fds
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| panic!("no listener: {}", String::from_utf8_lossy(&message)));
+        let supervisors = supervise::serve(
+            Arc::new(Listener::from(listener)),
+            self.grants.clone(),
+            self.sockets.clone(),
+            3,
+        )
+        .unwrap();
         ours.send(b"go", &[]).unwrap();
         beside();
         let report = match ours.recv(&mut message).unwrap() {
@@ -135,7 +162,13 @@ impl Scene {
 
     /// The rules that refused something so far.
     pub(crate) fn rules(&self) -> Vec<String> {
-        self.events.lock().unwrap().iter().filter(|e| e.refused.is_some()).filter_map(|e| e.rule.clone()).collect()
+        self.events
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|e| e.refused.is_some())
+            .filter_map(|e| e.rule.clone())
+            .collect()
     }
 }
 
@@ -199,8 +232,11 @@ fn directory(path: &Path) -> OwnedFd {
 fn enter(checks: &Checks, channel: &Channel) -> Result<(), String> {
     std::env::set_current_dir(&checks.w).map_err(|e| e.to_string())?;
     limits::drop_all_capabilities().map_err(|e| e.to_string())?;
-    let listener = seccomp::install_listener(&filters::agent_notify(filters::Grants::ALL)).map_err(|e| e.to_string())?;
-    channel.send(b"listener", &[listener.as_fd()]).map_err(|e| e.to_string())?;
+    let listener =
+        seccomp::install_listener(&filters::agent_notify(filters::Grants::ALL)).map_err(|e| e.to_string())?;
+    channel
+        .send(b"listener", &[listener.as_fd()])
+        .map_err(|e| e.to_string())?;
     drop(listener);
     channel.recv(&mut Vec::new()).map_err(|e| e.to_string())?;
     Ok(())
@@ -230,7 +266,10 @@ impl Checks {
         match got {
             Ok(value) => value,
             Err(errno) => {
-                self.fail(format!("{what}: {errno:?} instead of a grant ({})", std::panic::Location::caller()));
+                self.fail(format!(
+                    "{what}: {errno:?} instead of a grant ({})",
+                    std::panic::Location::caller()
+                ));
                 -1
             }
         }
@@ -240,15 +279,28 @@ impl Checks {
     #[track_caller]
     pub(crate) fn refused(&self, what: &str, got: Result<i64, Errno>, errno: Errno) {
         if got != Err(errno) {
-            self.fail(format!("{what}: {got:?} instead of {errno:?} ({})", std::panic::Location::caller()));
+            self.fail(format!(
+                "{what}: {got:?} instead of {errno:?} ({})",
+                std::panic::Location::caller()
+            ));
         }
     }
 
     /// Runs a program; its exit code and everything that it printed.
     pub(crate) fn program(&self, line: &str) -> (i32, String) {
-        match std::process::Command::new("/bin/sh").arg("-c").arg(line).env("HOME", &self.out).env("GIT_CONFIG_NOSYSTEM", "1").output() {
+        match std::process::Command::new("/bin/sh")
+            .arg("-c")
+            .arg(line)
+            .env("HOME", &self.out)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+        {
             Ok(done) => {
-                let text = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+                let text = format!(
+                    "{}{}",
+                    String::from_utf8_lossy(&done.stdout),
+                    String::from_utf8_lossy(&done.stderr)
+                );
                 (done.status.code().unwrap_or(-1), text)
             }
             Err(error) => (-1, error.to_string()),
@@ -286,17 +338,40 @@ pub(crate) fn path_at(nr: i64, dir: i64, path: &str, more: &[i64]) -> Result<i64
 
 pub(crate) fn path2(nr: i64, a: &str, b: &str) -> Result<i64, Errno> {
     let (a, b) = (c(a), c(b));
-    syscall(nr, [Arg::In(&a), Arg::In(&b), Arg::Null, Arg::Null, Arg::Null, Arg::Null])
+    syscall(
+        nr,
+        [Arg::In(&a), Arg::In(&b), Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+    )
 }
 
 pub(crate) fn rename2(a: &str, b: &str, flags: u32) -> Result<i64, Errno> {
     let (a, b) = (c(a), c(b));
-    syscall(libc::SYS_renameat2, [Arg::Int(CWD), Arg::In(&a), Arg::Int(CWD), Arg::In(&b), Arg::Int(flags.into()), Arg::Null])
+    syscall(
+        libc::SYS_renameat2,
+        [
+            Arg::Int(CWD),
+            Arg::In(&a),
+            Arg::Int(CWD),
+            Arg::In(&b),
+            Arg::Int(flags.into()),
+            Arg::Null,
+        ],
+    )
 }
 
 pub(crate) fn link_at(dir: i64, a: &str, b: &str, flags: i32) -> Result<i64, Errno> {
     let (a, b) = (c(a), c(b));
-    syscall(libc::SYS_linkat, [Arg::Int(dir), Arg::In(&a), Arg::Int(CWD), Arg::In(&b), Arg::Int(flags.into()), Arg::Null])
+    syscall(
+        libc::SYS_linkat,
+        [
+            Arg::Int(dir),
+            Arg::In(&a),
+            Arg::Int(CWD),
+            Arg::In(&b),
+            Arg::Int(flags.into()),
+            Arg::Null,
+        ],
+    )
 }
 
 pub(crate) fn open(path: &str, flags: i32, mode: i64) -> Result<i64, Errno> {
@@ -304,7 +379,10 @@ pub(crate) fn open(path: &str, flags: i32, mode: i64) -> Result<i64, Errno> {
 }
 
 pub(crate) fn close(fd: i64) {
-    let _ = syscall(libc::SYS_close, [Arg::Int(fd), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null]);
+    let _ = syscall(
+        libc::SYS_close,
+        [Arg::Int(fd), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+    );
 }
 
 /// Opens, writes and closes.
@@ -317,7 +395,17 @@ pub(crate) fn write_file(path: &str, flags: i32, text: &str) -> Result<i64, Errn
 
 pub(crate) fn write_fd(fd: i64, text: &str) -> Result<i64, Errno> {
     let bytes = text.as_bytes();
-    syscall(libc::SYS_write, [Arg::Int(fd), Arg::In(bytes), Arg::Int(bytes.len() as i64), Arg::Null, Arg::Null, Arg::Null])
+    syscall(
+        libc::SYS_write,
+        [
+            Arg::Int(fd),
+            Arg::In(bytes),
+            Arg::Int(bytes.len() as i64),
+            Arg::Null,
+            Arg::Null,
+            Arg::Null,
+        ],
+    )
 }
 
 pub(crate) fn fd_call(nr: i64, fd: i64, more: &[i64]) -> Result<i64, Errno> {

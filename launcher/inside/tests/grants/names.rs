@@ -23,7 +23,11 @@ fn names_are_made_moved_and_removed() {
         s.refused("mkdir below a file", path1(SYS_mkdir, "f/g", &[0o777]), Errno::ENOTDIR);
         s.granted("symlink", path2(SYS_symlink, "anything at all", "d/l"));
         s.refused("symlink again", path2(SYS_symlink, "x", "d/l"), Errno::EEXIST);
-        s.refused("mkdir on a dangling link", path1(SYS_mkdir, "d/l", &[0o777]), Errno::EEXIST);
+        s.refused(
+            "mkdir on a dangling link",
+            path1(SYS_mkdir, "d/l", &[0o777]),
+            Errno::EEXIST,
+        );
         s.granted("link", path2(SYS_link, "f", "d/f2"));
         s.refused("link again", path2(SYS_link, "f", "d/f2"), Errno::EEXIST);
         s.refused("link of nothing", path2(SYS_link, "none", "d/n"), Errno::ENOENT);
@@ -32,10 +36,18 @@ fn names_are_made_moved_and_removed() {
         s.granted("rename a directory", path2(SYS_rename, "d", "moved"));
         s.granted("rename with slashes", path2(SYS_rename, "moved/", "d/"));
         s.refused("rename nothing", path2(SYS_rename, "none", "x"), Errno::ENOENT);
-        s.refused("rename onto a full directory", path2(SYS_rename, "d", "full"), Errno::ENOTEMPTY);
+        s.refused(
+            "rename onto a full directory",
+            path2(SYS_rename, "d", "full"),
+            Errno::ENOTEMPTY,
+        );
         s.refused("rename into itself", path2(SYS_rename, "d", "d/e/d"), Errno::EINVAL);
         s.refused("no replacing", rename2("f", "d/f3", RENAME_NOREPLACE), Errno::EEXIST);
-        s.refused("exchange with nothing", rename2("f", "none", RENAME_EXCHANGE), Errno::ENOENT);
+        s.refused(
+            "exchange with nothing",
+            rename2("f", "none", RENAME_EXCHANGE),
+            Errno::ENOENT,
+        );
         s.granted("exchange", rename2("f", "d/e", RENAME_EXCHANGE));
         s.granted("and back", rename2("f", "d/e", RENAME_EXCHANGE));
         s.refused("rename .", path2(SYS_rename, ".", "x"), Errno::EBUSY);
@@ -49,7 +61,11 @@ fn names_are_made_moved_and_removed() {
         s.granted("rmdir", path1(SYS_rmdir, "d/e/", &[]));
         s.granted("unlink", path1(SYS_unlink, "d/l", &[]));
         s.granted("unlinkat", path_at(SYS_unlinkat, CWD, "d/f3", &[0]));
-        s.refused("unlinkat, unknown flag", path_at(SYS_unlinkat, CWD, "f", &[1]), Errno::EINVAL);
+        s.refused(
+            "unlinkat, unknown flag",
+            path_at(SYS_unlinkat, CWD, "f", &[1]),
+            Errno::EINVAL,
+        );
         s.granted("removedir", path_at(SYS_unlinkat, CWD, "d", &[AT_REMOVEDIR.into()]));
     });
     assert_eq!(scene.read("f"), "f");
@@ -123,9 +139,21 @@ fn nothing_crosses_the_boundary() {
         s.granted("outside, by the kernel", path2(SYS_rename, &out("o"), &out("o2")));
         s.granted("through a link, by the kernel", write_file("leads-out/made", NEW, "x"));
         // The workspace itself is a mount point.
-        s.refused("the root away", path2(SYS_rename, &s.w.to_string_lossy(), &out("w")), Errno::EXDEV);
-        s.refused("the root removed", path1(SYS_rmdir, &s.w.to_string_lossy(), &[]), Errno::EBUSY);
-        s.refused("the root made", path1(SYS_mkdir, &s.w.to_string_lossy(), &[0o777]), Errno::EEXIST);
+        s.refused(
+            "the root away",
+            path2(SYS_rename, &s.w.to_string_lossy(), &out("w")),
+            Errno::EXDEV,
+        );
+        s.refused(
+            "the root removed",
+            path1(SYS_rmdir, &s.w.to_string_lossy(), &[]),
+            Errno::EBUSY,
+        );
+        s.refused(
+            "the root made",
+            path1(SYS_mkdir, &s.w.to_string_lossy(), &[0o777]),
+            Errno::EEXIST,
+        );
         s.granted("the root's mode", path1(SYS_chmod, &s.w.to_string_lossy(), &[0o755]));
     });
     assert_eq!(scene.read("f"), "f");
@@ -150,23 +178,42 @@ fn unusual_names_and_directories() {
             path += "/";
         }
         s.granted("deep file", write_file(&format!("{path}f"), NEW, "deep"));
-        s.equal("deep content", fs::read_to_string(format!("{path}f")).ok().as_deref(), Some("deep"));
+        s.equal(
+            "deep content",
+            fs::read_to_string(format!("{path}f")).ok().as_deref(),
+            Some("deep"),
+        );
         s.granted("setgid", path1(SYS_mkdir, "setgid/below", &[0o755]));
-        s.equal("setgid is handed down", fs::metadata("setgid/below").map(|m| m.mode() & 0o2000).unwrap_or(0), 0o2000);
+        s.equal(
+            "setgid is handed down",
+            fs::metadata("setgid/below").map(|m| m.mode() & 0o2000).unwrap_or(0),
+            0o2000,
+        );
         let dir = s.granted("directory", open("setgid", O_RDONLY | O_DIRECTORY, 0));
         let path_only = s.granted("directory, O_PATH", open("setgid", O_PATH | O_DIRECTORY, 0));
         for fd in [dir, path_only] {
             close(s.granted("relative to it", path_at(SYS_openat, fd, "in", &[NEW.into(), 0o644])));
             s.granted("and removed", path_at(SYS_unlinkat, fd, "in", &[0]));
         }
-        s.refused("relative to a file", path_at(SYS_mkdirat, s.granted("f", open(&long, O_RDONLY, 0)), "x", &[0o777]), Errno::ENOTDIR);
-        s.refused("relative to nothing", path_at(SYS_mkdirat, 999, "x", &[0o777]), Errno::EBADF);
+        s.refused(
+            "relative to a file",
+            path_at(SYS_mkdirat, s.granted("f", open(&long, O_RDONLY, 0)), "x", &[0o777]),
+            Errno::ENOTDIR,
+        );
+        s.refused(
+            "relative to nothing",
+            path_at(SYS_mkdirat, 999, "x", &[0o777]),
+            Errno::EBADF,
+        );
         s.granted("chdir", path1(SYS_mkdir, "gone", &[0o777]));
         s.equal("chdir", std::env::set_current_dir("gone").is_ok(), true);
         s.granted("cwd removed", path1(SYS_rmdir, "../gone", &[]));
         s.refused("create in it", open("x", NEW, 0o666), Errno::ENOENT);
         s.refused("mkdir in it", path1(SYS_mkdir, "x", &[0o777]), Errno::ENOENT);
-        s.granted("out of it", write_file(&s.w.join("out-of-it").to_string_lossy(), NEW, "x"));
+        s.granted(
+            "out of it",
+            write_file(&s.w.join("out-of-it").to_string_lossy(), NEW, "x"),
+        );
         s.equal("back", fd_call(SYS_fchdir, dir, &[]).is_ok(), true);
         s.granted("and there", write_file("back", NEW, "x"));
     });
@@ -181,8 +228,16 @@ fn special_files() {
         s.granted("fifo", path1(SYS_mknod, "fifo", &[(S_IFIFO | 0o600).into(), 0]));
         s.granted("regular", path1(SYS_mknod, "regular", &[0o600, 0]));
         s.granted("socket", path1(SYS_mknod, "socket", &[(S_IFSOCK | 0o600).into(), 0]));
-        s.refused("character device", path1(SYS_mknod, "c", &[(S_IFCHR | 0o600).into(), 0x103]), Errno::EPERM);
-        s.refused("block device", path1(SYS_mknod, "b", &[(S_IFBLK | 0o600).into(), 0x103]), Errno::EPERM);
+        s.refused(
+            "character device",
+            path1(SYS_mknod, "c", &[(S_IFCHR | 0o600).into(), 0x103]),
+            Errno::EPERM,
+        );
+        s.refused(
+            "block device",
+            path1(SYS_mknod, "b", &[(S_IFBLK | 0o600).into(), 0x103]),
+            Errno::EPERM,
+        );
         s.refused("whiteout", rename2("regular", "x", RENAME_WHITEOUT), Errno::EPERM);
         s.refused("socket is not opened", open("socket", O_WRONLY, 0), Errno::ENXIO);
     });

@@ -33,7 +33,15 @@ fn files_are_made_and_written_in_edit_mode_only() {
         s.granted("outside", write_file(&s.out.join("o").to_string_lossy(), NEW, "4"));
         s.granted("null", write_file("/dev/null", O_WRONLY, "5"));
     });
-    assert_eq!((scene.read("new"), scene.read("abs"), scene.read("old"), scene.read("d/x")), ("1".into(), "2".into(), "old content+".into(), "3".into()));
+    assert_eq!(
+        (
+            scene.read("new"),
+            scene.read("abs"),
+            scene.read("old"),
+            scene.read("d/x")
+        ),
+        ("1".into(), "2".into(), "old content+".into(), "3".into())
+    );
     assert_eq!(fs::metadata(scene.w.join("c")).unwrap().mode() & 0o777, 0o600);
 
     scene.grants.set_mode(Mode::ReadOnly);
@@ -58,11 +66,20 @@ fn files_are_made_and_written_in_edit_mode_only() {
 fn flags_modes_and_umask_are_the_callers() {
     let scene = Scene::new(Mode::Edit);
     scene.run(|s| {
-        for (mask, mode, wanted) in [(0o077, 0o666, 0o600), (0, 0o777, 0o777), (0o027, 0o666, 0o640), (0o022, 0o755, 0o755)] {
+        for (mask, mode, wanted) in [
+            (0o077, 0o666, 0o600),
+            (0, 0o777, 0o777),
+            (0o027, 0o666, 0o640),
+            (0o022, 0o755, 0o755),
+        ] {
             picktwo_confine::sys::umask(mask);
             let name = format!("m{mask:o}-{mode:o}");
             close(s.granted("create", open(&name, NEW, mode)));
-            s.equal(&name, fs::metadata(&name).map(|m| m.mode() & 0o777).unwrap_or(0), wanted);
+            s.equal(
+                &name,
+                fs::metadata(&name).map(|m| m.mode() & 0o777).unwrap_or(0),
+                wanted,
+            );
             let dir = format!("d{mask:o}-{mode:o}");
             s.granted("mkdir", path1(SYS_mkdir, &dir, &[mode]));
             s.equal(&dir, fs::metadata(&dir).map(|m| m.mode() & 0o777).unwrap_or(0), wanted);
@@ -76,13 +93,21 @@ fn flags_modes_and_umask_are_the_callers() {
             close(fd);
         }
         let fd = s.granted("open", open("flags", O_RDWR | O_CLOEXEC, 0));
-        s.equal("close on exec", fd_call(SYS_fcntl, fd, &[F_GETFD.into()]), Ok(FD_CLOEXEC.into()));
+        s.equal(
+            "close on exec",
+            fd_call(SYS_fcntl, fd, &[F_GETFD.into()]),
+            Ok(FD_CLOEXEC.into()),
+        );
         close(fd);
         let before = fs::metadata("flags").unwrap().mtime_nsec();
         let fd = s.granted("truncate for reading", open("flags", O_RDONLY | O_TRUNC, 0));
         s.refused("which cannot write", write_fd(fd, "x"), Errno::EBADF);
         close(fd);
-        s.equal("time moves", fs::metadata("flags").unwrap().mtime_nsec() != before, true);
+        s.equal(
+            "time moves",
+            fs::metadata("flags").unwrap().mtime_nsec() != before,
+            true,
+        );
         // The number is the lowest free one, and no number is EMFILE.
         let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
         nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, 0, limit.1).unwrap();
@@ -118,7 +143,11 @@ fn links_lead_where_they_lead_and_no_further() {
         s.refused("not followed", open("to-f", O_WRONLY | O_NOFOLLOW, 0), Errno::ELOOP);
         s.refused("exclusive", open("dangling2", O_WRONLY, 0), Errno::ENOENT);
         s.granted("link", path2(SYS_symlink, "nowhere", "dangling2"));
-        s.refused("exclusive does not follow", open("dangling2", O_WRONLY | O_CREAT | O_EXCL, 0o666), Errno::EEXIST);
+        s.refused(
+            "exclusive does not follow",
+            open("dangling2", O_WRONLY | O_CREAT | O_EXCL, 0o666),
+            Errno::EEXIST,
+        );
     });
     assert_eq!(scene.read("d/f"), "f15");
     for (name, text) in [("d/g", "2"), ("d/new", "3"), ("d/abs", "4"), ("d/through", "6")] {
@@ -139,30 +168,69 @@ fn proc_links_are_the_callers_own() {
     scene.write("f", "f");
     scene.run(|s| {
         let fd = s.granted("open", open("f", O_RDONLY, 0));
-        for name in ["/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/", "/proc/self/cwd/../w/../w/f#"] {
-            let path = if let Some(path) = name.strip_suffix('#') { path.to_owned() } else { format!("{name}{fd}") };
+        for name in [
+            "/proc/self/fd/",
+            "/proc/thread-self/fd/",
+            "/dev/fd/",
+            "/proc/self/cwd/../w/../w/f#",
+        ] {
+            let path = if let Some(path) = name.strip_suffix('#') {
+                path.to_owned()
+            } else {
+                format!("{name}{fd}")
+            };
             s.granted(&path, write_file(&path, O_WRONLY | O_APPEND, "+"));
         }
         let own = std::process::id();
-        s.granted("own number", write_file(&format!("/proc/{own}/fd/{fd}"), O_WRONLY | O_APPEND, "+"));
-        s.granted("own directory", write_file(&format!("/proc/{own}/cwd/f"), O_WRONLY | O_APPEND, "+"));
-        s.granted("own root", write_file(&format!("/proc/self/root{}/f", s.w.display()), O_WRONLY | O_APPEND, "+"));
-        s.refused("no such descriptor", open("/proc/self/fd/999", O_WRONLY, 0), Errno::ENOENT);
+        s.granted(
+            "own number",
+            write_file(&format!("/proc/{own}/fd/{fd}"), O_WRONLY | O_APPEND, "+"),
+        );
+        s.granted(
+            "own directory",
+            write_file(&format!("/proc/{own}/cwd/f"), O_WRONLY | O_APPEND, "+"),
+        );
+        s.granted(
+            "own root",
+            write_file(&format!("/proc/self/root{}/f", s.w.display()), O_WRONLY | O_APPEND, "+"),
+        );
+        s.refused(
+            "no such descriptor",
+            open("/proc/self/fd/999", O_WRONLY, 0),
+            Errno::ENOENT,
+        );
         s.granted("own comm", write_file("/proc/self/comm", O_WRONLY, "renamed"));
-        s.equal("renamed", fs::read_to_string("/proc/self/comm").unwrap_or_default().trim(), "renamed");
+        s.equal(
+            "renamed",
+            fs::read_to_string("/proc/self/comm").unwrap_or_default().trim(),
+            "renamed",
+        );
         // Not the supervisor's.
         let name = fs::read_to_string("/proc/self/environ").unwrap_or_default();
-        s.equal("environment is readable", name.is_empty(), std::env::vars().next().is_none());
+        s.equal(
+            "environment is readable",
+            name.is_empty(),
+            std::env::vars().next().is_none(),
+        );
     });
     assert_eq!(scene.read("f"), "f+++++++");
     scene.grants.set_mode(Mode::ReadOnly);
     scene.run(|s| {
         let fd = s.granted("open", open("f", O_RDONLY, 0));
-        for path in [format!("/proc/self/fd/{fd}"), format!("/dev/fd/{fd}"), format!("/proc/{}/fd/{fd}", std::process::id()), "/proc/self/cwd/f".into()] {
+        for path in [
+            format!("/proc/self/fd/{fd}"),
+            format!("/dev/fd/{fd}"),
+            format!("/proc/{}/fd/{fd}", std::process::id()),
+            "/proc/self/cwd/f".into(),
+        ] {
             s.refused(&path, open(&path, O_WRONLY, 0), Errno::EROFS);
         }
         let path_only = s.granted("O_PATH", open("f", O_PATH, 0));
-        s.refused("from O_PATH", open(&format!("/proc/self/fd/{path_only}"), O_RDWR, 0), Errno::EROFS);
+        s.refused(
+            "from O_PATH",
+            open(&format!("/proc/self/fd/{path_only}"), O_RDWR, 0),
+            Errno::EROFS,
+        );
     });
 }
 
@@ -173,14 +241,24 @@ fn nameless_files_get_their_name_by_grant() {
         let fd = s.granted("O_TMPFILE", open(".", O_RDWR | O_TMPFILE, 0o640));
         s.granted("write", write_fd(fd, "temporary"));
         s.granted("mode", fd_call(SYS_fchmod, fd, &[0o600]));
-        s.granted("link", link_at(CWD, &format!("/proc/self/fd/{fd}"), "named", AT_SYMLINK_FOLLOW));
-        s.refused("to a protected name", link_at(CWD, &format!("/proc/self/fd/{fd}"), "CLAUDE.md", AT_SYMLINK_FOLLOW), Errno::EACCES);
+        s.granted(
+            "link",
+            link_at(CWD, &format!("/proc/self/fd/{fd}"), "named", AT_SYMLINK_FOLLOW),
+        );
+        s.refused(
+            "to a protected name",
+            link_at(CWD, &format!("/proc/self/fd/{fd}"), "CLAUDE.md", AT_SYMLINK_FOLLOW),
+            Errno::EACCES,
+        );
         let again = s.granted("O_TMPFILE", open("/proc/self/cwd", O_RDWR | O_TMPFILE, 0o640));
         let done = link_at(again, "", "named2", AT_EMPTY_PATH);
         s.granted("by descriptor", done);
     });
     assert_eq!(scene.read("named"), "temporary");
-    assert_eq!(fs::metadata(scene.w.join("named")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(scene.w.join("named")).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert!(scene.w.join("named2").exists());
 }
 
@@ -190,7 +268,9 @@ fn a_pipe_without_a_reader_blocks_its_caller_only() {
     scene.run(|s| {
         s.granted("mkfifo", path1(SYS_mknod, "fifo", &[(S_IFIFO | 0o600).into(), 0]));
         s.refused("nobody reads", open("fifo", O_WRONLY | O_NONBLOCK, 0), Errno::ENXIO);
-        let writers: Vec<_> = (0..4).map(|i| std::thread::spawn(move || write_file("fifo", O_WRONLY, &format!("{i}")))).collect();
+        let writers: Vec<_> = (0..4)
+            .map(|i| std::thread::spawn(move || write_file("fifo", O_WRONLY, &format!("{i}"))))
+            .collect();
         std::thread::sleep(std::time::Duration::from_millis(50));
         // Four callers wait, with three serving threads.
         s.granted("others go on", write_file("other", NEW, "x"));
@@ -206,7 +286,11 @@ fn a_pipe_without_a_reader_blocks_its_caller_only() {
         }
         s.equal("all arrived", text.len(), 4);
         let fd = s.granted("both ways", open("fifo", O_RDWR, 0));
-        s.equal("blocking", fd_call(SYS_fcntl, fd, &[F_GETFL.into()]).map(|f| f as i32 & O_NONBLOCK), Ok(0));
+        s.equal(
+            "blocking",
+            fd_call(SYS_fcntl, fd, &[F_GETFL.into()]).map(|f| f as i32 & O_NONBLOCK),
+            Ok(0),
+        );
     });
 }
 
@@ -222,14 +306,17 @@ fn an_executable_is_never_busy_after_it_was_closed() {
             let _ = fs::remove_file(&name);
             let mode = if round % 2 == 0 { 0o755 } else { 0o644 };
             let fd = s.granted("create", open(&name, NEW, mode));
-            let _ = picktwo_confine::attempt::syscall(SYS_write, [
-                picktwo_confine::attempt::Arg::Int(fd),
-                picktwo_confine::attempt::Arg::In(&program),
-                picktwo_confine::attempt::Arg::Int(program.len() as i64),
-                picktwo_confine::attempt::Arg::Null,
-                picktwo_confine::attempt::Arg::Null,
-                picktwo_confine::attempt::Arg::Null,
-            ]);
+            let _ = picktwo_confine::attempt::syscall(
+                SYS_write,
+                [
+                    picktwo_confine::attempt::Arg::Int(fd),
+                    picktwo_confine::attempt::Arg::In(&program),
+                    picktwo_confine::attempt::Arg::Int(program.len() as i64),
+                    picktwo_confine::attempt::Arg::Null,
+                    picktwo_confine::attempt::Arg::Null,
+                    picktwo_confine::attempt::Arg::Null,
+                ],
+            );
             close(fd);
             if round % 2 == 1 {
                 s.granted("chmod", path1(SYS_chmod, &name, &[0o755]));
@@ -249,13 +336,26 @@ fn openat2_is_carried_out_with_its_restrictions() {
     symlink("d/f", scene.w.join("link")).unwrap();
     scene.run(|s| {
         use picktwo_confine::sys::{self, resolve};
-        let open2 = |path: &std::ffi::CStr, flags: i32, mode: u32, resolve: u64| sys::openat2(sys::CWD, path, flags, mode, resolve).map(|_| 0);
+        let open2 = |path: &std::ffi::CStr, flags: i32, mode: u32, resolve: u64| {
+            sys::openat2(sys::CWD, path, flags, mode, resolve).map(|_| 0)
+        };
         s.granted("read", open2(c"d/f", O_RDONLY, 0, resolve::BENEATH));
         s.granted("write", open2(c"d/f", O_WRONLY, 0, resolve::BENEATH));
-        s.granted("create", open2(c"d/new", O_WRONLY | O_CREAT, 0o600, resolve::NO_SYMLINKS));
+        s.granted(
+            "create",
+            open2(c"d/new", O_WRONLY | O_CREAT, 0o600, resolve::NO_SYMLINKS),
+        );
         s.granted("plain", open2(c"link", O_WRONLY, 0, 0));
-        s.refused("no links", open2(c"link", O_WRONLY, 0, resolve::NO_SYMLINKS), Errno::ELOOP);
-        s.refused("beneath", open2(c"../out/x", O_WRONLY | O_CREAT, 0o600, resolve::BENEATH), Errno::EXDEV);
+        s.refused(
+            "no links",
+            open2(c"link", O_WRONLY, 0, resolve::NO_SYMLINKS),
+            Errno::ELOOP,
+        );
+        s.refused(
+            "beneath",
+            open2(c"../out/x", O_WRONLY | O_CREAT, 0o600, resolve::BENEATH),
+            Errno::EXDEV,
+        );
         s.refused("unknown flag", open2(c"d/f", O_WRONLY, 0, 1 << 40), Errno::ENOSYS);
         s.refused("mode without create", open2(c"d/f", O_WRONLY, 0o600, 0), Errno::EINVAL);
     });

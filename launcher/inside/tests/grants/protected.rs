@@ -9,7 +9,14 @@ const NEW: i32 = O_WRONLY | O_CREAT | O_TRUNC;
 const NO: Errno = Errno::EACCES;
 
 fn repository(scene: &Scene) {
-    for dir in [".git/hooks", ".git/objects", ".git/refs", ".git/modules/m/hooks", ".claude", "d"] {
+    for dir in [
+        ".git/hooks",
+        ".git/objects",
+        ".git/refs",
+        ".git/modules/m/hooks",
+        ".claude",
+        "d",
+    ] {
         fs::create_dir_all(scene.w.join(dir)).unwrap();
     }
     scene.write(".git/HEAD", "ref: refs/heads/main\n");
@@ -22,8 +29,15 @@ fn repository(scene: &Scene) {
 
 /// Name, content and mode of everything, to see that nothing changed.
 fn tree(scene: &Scene) -> Vec<String> {
-    let out = std::process::Command::new("find").arg(&scene.w).args(["-printf", "%P %y %m %n %T@ %l\n"]).output().unwrap();
-    let mut lines: Vec<String> = String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect();
+    let out = std::process::Command::new("find")
+        .arg(&scene.w)
+        .args(["-printf", "%P %y %m %n %T@ %l\n"])
+        .output()
+        .unwrap();
+    let mut lines: Vec<String> = String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
     lines.sort();
     lines
 }
@@ -37,13 +51,39 @@ fn every_way_to_a_protected_path_is_refused() {
     fs::hard_link(scene.w.join("CLAUDE.md"), scene.w.join("alias")).unwrap();
     let before = tree(&scene);
     scene.run(|s| {
-        for path in [".git/hooks/pre-commit", ".git/hooks/d/x", ".GIT/hooks/pre-push", ".git/modules/m/hooks/x", "sub/../.git/hooks/x", ".claude/new.json",
-            ".claude/settings.json", "CLAUDE.md", "claude.MD", "AGENTS.md", "d/AGENTS.md", ".vscode/tasks.json", ".envrc", "d/.mcp.json", ".picktwo.toml",
-            "hooks-link/pre-commit", ".git/remotes/origin", ".git/commondir"] {
+        for path in [
+            ".git/hooks/pre-commit",
+            ".git/hooks/d/x",
+            ".GIT/hooks/pre-push",
+            ".git/modules/m/hooks/x",
+            "sub/../.git/hooks/x",
+            ".claude/new.json",
+            ".claude/settings.json",
+            "CLAUDE.md",
+            "claude.MD",
+            "AGENTS.md",
+            "d/AGENTS.md",
+            ".vscode/tasks.json",
+            ".envrc",
+            "d/.mcp.json",
+            ".picktwo.toml",
+            "hooks-link/pre-commit",
+            ".git/remotes/origin",
+            ".git/commondir",
+        ] {
             let got = open(path, NEW, 0o666);
-            let wanted = if path.starts_with("sub/") || path.contains("/d/x") && !path.starts_with('d') || path.starts_with(".vscode") || path.starts_with(".git/remotes") { vec![Err(NO), Err(Errno::ENOENT)] } else { vec![Err(NO)] };
+            let wanted = if path.starts_with("sub/")
+                || path.contains("/d/x") && !path.starts_with('d')
+                || path.starts_with(".vscode")
+                || path.starts_with(".git/remotes")
+            {
+                vec![Err(NO), Err(Errno::ENOENT)]
+            } else {
+                vec![Err(NO)]
+            };
             // Case-sensitive file systems have no .GIT directory.
-            if !wanted.contains(&got) && !(path.starts_with(".GIT") && got == Err(Errno::ENOENT)) {
+            let absent = path.starts_with(".GIT") && got == Err(Errno::ENOENT);
+            if !wanted.contains(&got) && !absent {
                 s.fail(format!("open {path}: {got:?}"));
             }
         }
@@ -57,7 +97,14 @@ fn every_way_to_a_protected_path_is_refused() {
             s.refused(path, rename2("f", path, RENAME_NOREPLACE), NO);
             s.refused(path, path1(SYS_mknod, path, &[(S_IFREG | 0o600).into(), 0]), NO);
         }
-        for path in [".git", ".claude", ".git/hooks", ".git/modules", "CLAUDE.md", ".claude/settings.json"] {
+        for path in [
+            ".git",
+            ".claude",
+            ".git/hooks",
+            ".git/modules",
+            "CLAUDE.md",
+            ".claude/settings.json",
+        ] {
             s.refused(path, path2(SYS_rename, path, "away"), NO);
             s.refused(path, rename2(path, "d", RENAME_EXCHANGE), NO);
             s.refused(path, rename2("d", path, RENAME_EXCHANGE), NO);
@@ -75,7 +122,11 @@ fn every_way_to_a_protected_path_is_refused() {
             }
         }
         s.refused("rmdir", path1(SYS_rmdir, ".claude", &[]), Errno::ENOTEMPTY);
-        s.refused("config, a directory link away", path2(SYS_rename, "f", "hooks-link/pre-commit"), NO);
+        s.refused(
+            "config, a directory link away",
+            path2(SYS_rename, "f", "hooks-link/pre-commit"),
+            NO,
+        );
         s.refused("alias", open("alias", O_WRONLY, 0), NO);
         s.refused("alias, emptied", open("alias", O_WRONLY | O_TRUNC, 0), NO);
         s.refused("alias, truncated", path1(SYS_truncate, "alias", &[0]), NO);
@@ -83,13 +134,29 @@ fn every_way_to_a_protected_path_is_refused() {
         s.refused("alias of the alias", path2(SYS_link, "alias", "alias2"), NO);
         s.refused("config by link", path1(SYS_chmod, "config-link", &[0o777]), NO);
         let dir = s.granted("directory", open(".git/hooks", O_RDONLY | O_DIRECTORY, 0));
-        s.refused("by directory", path_at(SYS_openat, dir, "post-commit", &[NEW.into(), 0o755]), NO);
-        s.refused("by /proc", open(&format!("/proc/self/fd/{dir}/post-commit"), NEW, 0o755), NO);
+        s.refused(
+            "by directory",
+            path_at(SYS_openat, dir, "post-commit", &[NEW.into(), 0o755]),
+            NO,
+        );
+        s.refused(
+            "by /proc",
+            open(&format!("/proc/self/fd/{dir}/post-commit"), NEW, 0o755),
+            NO,
+        );
         s.equal("chdir", std::env::set_current_dir(".git/hooks").is_ok(), true);
         s.refused("by working directory", open("post-commit", NEW, 0o755), NO);
         s.refused("by /proc", open("/proc/self/cwd/post-commit", NEW, 0o755), NO);
-        s.refused("a sample gets a live name", path2(SYS_rename, "pre-commit.sample", "pre-commit"), NO);
-        s.refused("a sample gets a live name by link", link_at(CWD, "pre-commit.sample", "pre-commit", 0), NO);
+        s.refused(
+            "a sample gets a live name",
+            path2(SYS_rename, "pre-commit.sample", "pre-commit"),
+            NO,
+        );
+        s.refused(
+            "a sample gets a live name by link",
+            link_at(CWD, "pre-commit.sample", "pre-commit", 0),
+            NO,
+        );
     });
     assert_eq!(tree(&scene), before);
     assert!(scene.rules().iter().any(|rule| rule == "claude"), "{:?}", scene.rules());
@@ -104,18 +171,43 @@ fn ordinary_neighbours_are_free() {
     fs::create_dir_all(scene.w.join("d/ci")).unwrap();
     scene.write("ci/deploy.sh", "x");
     scene.run(|s| {
-        for path in ["src/hooks/use-x.js", "config", "src/config", "HEAD", "d/claude.txt", ".git/config.lock", ".git/index.lock", ".git/hooks/new.sample", ".gitignore", ".github-x", "d/ci/deploy.sh", ".git/refs/remotes"] {
+        for path in [
+            "src/hooks/use-x.js",
+            "config",
+            "src/config",
+            "HEAD",
+            "d/claude.txt",
+            ".git/config.lock",
+            ".git/index.lock",
+            ".git/hooks/new.sample",
+            ".gitignore",
+            ".github-x",
+            "d/ci/deploy.sh",
+            ".git/refs/remotes",
+        ] {
             s.granted(path, write_file(path, NEW, "x"));
         }
         s.granted("an ancestor moves", path2(SYS_rename, "src", "src2"));
         s.refused("a policy's own path", open("ci/deploy.sh", O_WRONLY, 0), NO);
         s.refused("a policy's own path, its parent", path2(SYS_rename, "ci", "ci2"), NO);
-        s.refused("a policy's own path, absent", open(".github/workflows", NEW, 0o666), Errno::ENOENT);
+        s.refused(
+            "a policy's own path, absent",
+            open(".github/workflows", NEW, 0o666),
+            Errno::ENOENT,
+        );
         s.granted("its parent", path1(SYS_mkdir, ".github", &[0o777]));
-        s.refused("a policy's own path, absent", path1(SYS_mkdir, ".github/workflows", &[0o777]), NO);
+        s.refused(
+            "a policy's own path, absent",
+            path1(SYS_mkdir, ".github/workflows", &[0o777]),
+            NO,
+        );
         s.granted("an innocent tree", path1(SYS_mkdir, "x", &[0o777]));
         s.granted("an innocent tree", path1(SYS_mkdir, "x/workflows", &[0o777]));
-        s.refused("that becomes protected by its parent's name", path2(SYS_rename, "x", ".github"), NO);
+        s.refused(
+            "that becomes protected by its parent's name",
+            path2(SYS_rename, "x", ".github"),
+            NO,
+        );
     });
 }
 
@@ -131,7 +223,10 @@ fn a_protected_file_is_reached_by_no_parent_that_moves() {
         s.granted("and back", path2(SYS_rename, "p2", "proj"));
         s.granted("a directory in .git", path1(SYS_mkdir, ".git/x", &[0o777]));
         s.granted("with hooks, harmless there", path1(SYS_mkdir, ".git/x/hooks", &[0o777]));
-        s.granted("with hooks, harmless there", write_file(".git/x/hooks/pre-commit", NEW, "x"));
+        s.granted(
+            "with hooks, harmless there",
+            write_file(".git/x/hooks/pre-commit", NEW, "x"),
+        );
         s.refused("into the modules", path2(SYS_rename, ".git/x", ".git/modules/x"), NO);
         s.granted("outside of it", path1(SYS_mkdir, "y", &[0o777]));
         s.granted("outside of it", path1(SYS_mkdir, "y/hooks", &[0o777]));
@@ -156,14 +251,24 @@ fn git_configuration_is_vetted() {
         s.granted("harmless", done);
         // The descriptor of the lock file is another inode's by now.
         s.granted("late write", write_fd(fd, "[core]\n\tfsmonitor = evil\n"));
-        for bad in ["[core]\n\tfsmonitor = evil\n", "[core]\n\thooksPath = /tmp/x\n", "[filter \"x\"]\n\tclean = evil\n", "[remote \"o\"]\n\tuploadpack = evil\n",
-            "[alias]\n\tst = !evil\n", "[include]\n\tpath = x\n"] {
+        for bad in [
+            "[core]\n\tfsmonitor = evil\n",
+            "[core]\n\thooksPath = /tmp/x\n",
+            "[filter \"x\"]\n\tclean = evil\n",
+            "[remote \"o\"]\n\tuploadpack = evil\n",
+            "[alias]\n\tst = !evil\n",
+            "[include]\n\tpath = x\n",
+        ] {
             s.refused(bad, publish(&config(bad)).0, NO);
             s.granted("lock goes", path1(SYS_unlink, ".git/config.lock", &[]));
         }
         s.granted("link", path1(SYS_unlink, "f", &[]));
         s.granted("lock", write_file(".git/config.lock", NEW, &config("")));
-        s.refused("link where it exists", path2(SYS_link, ".git/config.lock", ".git/config"), Errno::EEXIST);
+        s.refused(
+            "link where it exists",
+            path2(SYS_link, ".git/config.lock", ".git/config"),
+            Errno::EEXIST,
+        );
         s.granted("probe", path1(SYS_chmod, ".git/config", &[0o744]));
         s.granted("probe", path1(SYS_chmod, ".git/config", &[0o644]));
     });
@@ -177,30 +282,50 @@ fn a_direct_write_is_vetted_when_it_is_closed() {
     repository(&scene);
     scene.run(|s| {
         let fd = s.granted("open", open(".git/config", O_WRONLY | O_CREAT | O_TRUNC, 0o644));
-        s.granted("write", write_fd(fd, "[core]\n\tbare = false\n[user]\n\temail = a@b.c\n"));
+        s.granted(
+            "write",
+            write_fd(fd, "[core]\n\tbare = false\n[user]\n\temail = a@b.c\n"),
+        );
         let early = fs::read_to_string(".git/config").unwrap_or_default();
         s.equal("not yet", early.contains("email"), false);
         super::harness::close(fd);
         s.granted("any granted call", write_file("x", NEW, "x"));
         let now = fs::read_to_string(".git/config").unwrap_or_default();
         s.equal("now", now.contains("email"), true);
-        s.granted("bad", write_file(".git/config", O_WRONLY | O_APPEND, "[core]\n\tfsmonitor = evil\n"));
+        s.granted(
+            "bad",
+            write_file(".git/config", O_WRONLY | O_APPEND, "[core]\n\tfsmonitor = evil\n"),
+        );
         std::thread::sleep(std::time::Duration::from_millis(30));
         let then = fs::read_to_string(".git/config").unwrap_or_default();
         s.equal("without any granted call", then, now);
         // A mapping outlives its descriptor; what it holds is not published before it ends.
         let fd = s.granted("a reader of the staged file", open(".git/config", O_RDWR, 0));
         let own = format!("/proc/self/fd/{fd}");
-        s.granted("reopened", write_file(&own, O_WRONLY | O_APPEND, "[core]\n\tfsmonitor = evil\n"));
+        s.granted(
+            "reopened",
+            write_file(&own, O_WRONLY | O_APPEND, "[core]\n\tfsmonitor = evil\n"),
+        );
         super::harness::close(fd);
         s.granted("a new one", path1(SYS_mkdir, "n", &[0o777]));
         s.granted("a new one", path1(SYS_mkdir, "n/.git", &[0o777]));
-        s.granted("touched", open("n/.git/config", NEW, 0o666).inspect(|&fd| super::harness::close(fd)));
-        s.equal("is there at once", fs::metadata("n/.git/config").map(|m| m.len()).ok(), Some(0));
+        s.granted(
+            "touched",
+            open("n/.git/config", NEW, 0o666).inspect(|&fd| super::harness::close(fd)),
+        );
+        s.equal(
+            "is there at once",
+            fs::metadata("n/.git/config").map(|m| m.len()).ok(),
+            Some(0),
+        );
         s.granted("and goes", path1(SYS_unlink, "n/.git/config", &[]));
     });
     assert!(!scene.read(".git/config").contains("fsmonitor"));
-    assert!(scene.rules().iter().any(|rule| rule.contains("fsmonitor")), "{:?}", scene.rules());
+    assert!(
+        scene.rules().iter().any(|rule| rule.contains("fsmonitor")),
+        "{:?}",
+        scene.rules()
+    );
 }
 
 #[test]
@@ -212,17 +337,41 @@ fn pointers_to_git_directories_are_vetted() {
     let w = scene.w.to_string_lossy().into_owned();
     scene.run(|s| {
         s.granted("mkdir", path1(SYS_mkdir, "wt", &[0o777]));
-        s.granted("bad gitfile", write_file("wt/.git", NEW, &format!("gitdir: {w}/evil/.git-like\n")));
+        s.granted(
+            "bad gitfile",
+            write_file("wt/.git", NEW, &format!("gitdir: {w}/evil/.git-like\n")),
+        );
         s.granted("settle", write_file("x", NEW, ""));
         s.equal("bad gitfile", fs::read_to_string("wt/.git").ok().as_deref(), Some(""));
-        s.granted("good gitfile", write_file("wt/.git", NEW, &format!("gitdir: {w}/.git/worktrees/wt\n")));
-        s.granted("bad commondir", write_file(".git/worktrees/wt/commondir", NEW, "/tmp\n"));
+        s.granted(
+            "good gitfile",
+            write_file("wt/.git", NEW, &format!("gitdir: {w}/.git/worktrees/wt\n")),
+        );
+        s.granted(
+            "bad commondir",
+            write_file(".git/worktrees/wt/commondir", NEW, "/tmp\n"),
+        );
         s.granted("settle", write_file("x", NEW, ""));
-        s.equal("good gitfile", fs::read_to_string("wt/.git").ok(), Some(format!("gitdir: {w}/.git/worktrees/wt\n")));
-        s.equal("bad commondir", fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(), Some("../..\n"));
-        s.granted("good commondir", write_file(".git/worktrees/wt/commondir", NEW, "../..\n"));
+        s.equal(
+            "good gitfile",
+            fs::read_to_string("wt/.git").ok(),
+            Some(format!("gitdir: {w}/.git/worktrees/wt\n")),
+        );
+        s.equal(
+            "bad commondir",
+            fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(),
+            Some("../..\n"),
+        );
+        s.granted(
+            "good commondir",
+            write_file(".git/worktrees/wt/commondir", NEW, "../..\n"),
+        );
         s.granted("settle", write_file("x", NEW, ""));
-        s.equal("good commondir", fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(), Some("../..\n"));
+        s.equal(
+            "good commondir",
+            fs::read_to_string(".git/worktrees/wt/commondir").ok().as_deref(),
+            Some("../..\n"),
+        );
     });
 }
 
@@ -247,13 +396,20 @@ fn bare_repositories_are_seen_by_what_they_hold() {
         s.refused("moved in", path2(SYS_rename, "head", "a/HEAD"), NO);
         s.refused("linked in", path2(SYS_link, "head", "a/HEAD"), NO);
         // A harmless one may.
-        s.granted("a file named config", write_file("b/config", NEW, "[core]\n\tbare = true\n"));
+        s.granted(
+            "a file named config",
+            write_file("b/config", NEW, "[core]\n\tbare = true\n"),
+        );
         let old = s.granted("its descriptor", open("b/config", O_WRONLY | O_APPEND, 0));
         s.granted("objects", path1(SYS_mkdir, "b/objects", &[0o777]));
         s.granted("refs", path1(SYS_mkdir, "b/refs", &[0o777]));
         s.granted("HEAD", write_file("b/HEAD", NEW, "ref: refs/heads/main\n"));
         s.granted("late write", write_fd(old, evil));
-        s.equal("went elsewhere", fs::read_to_string("b/config").unwrap_or_default().contains("fsmonitor"), false);
+        s.equal(
+            "went elsewhere",
+            fs::read_to_string("b/config").unwrap_or_default().contains("fsmonitor"),
+            false,
+        );
         // The configuration last.
         s.granted("lock", write_file("c/config.lock", NEW, evil));
         s.refused("vetted", path2(SYS_rename, "c/config.lock", "c/config"), NO);

@@ -14,12 +14,21 @@ const NEW: i32 = O_WRONLY | O_CREAT | O_TRUNC;
 
 /// How long each loop runs; `PICKTWO_LONG_TESTS` makes it a minute.
 fn time() -> Duration {
-    Duration::from_secs(if std::env::var_os("PICKTWO_LONG_TESTS").is_some() { 60 } else { 3 })
+    Duration::from_secs(if std::env::var_os("PICKTWO_LONG_TESTS").is_some() {
+        60
+    } else {
+        3
+    })
 }
 
 fn fingerprint(dir: &std::path::Path) -> String {
     let line = "find . -printf '%p %y %m %n %s %T@ %l\\n' | sort; find . -type f -exec sha256sum {} + | sort";
-    let out = std::process::Command::new("/bin/sh").arg("-c").arg(line).current_dir(dir).output().unwrap();
+    let out = std::process::Command::new("/bin/sh")
+        .arg("-c")
+        .arg(line)
+        .current_dir(dir)
+        .output()
+        .unwrap();
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
@@ -78,12 +87,21 @@ fn links_that_change_lead_to_nothing_protected_or_outside() {
     scene.write("swap/extra", "extra");
     symlink("../.git/hooks", scene.w.join("swap/link")).unwrap();
     symlink("../CLAUDE.md", scene.w.join("swap/file-link")).unwrap();
-    let protected = |scene: &Scene| (fingerprint(&scene.w.join(".git")), fs::metadata(scene.w.join("CLAUDE.md")).unwrap().modified().unwrap(), scene.read("CLAUDE.md"));
+    let protected = |scene: &Scene| {
+        (
+            fingerprint(&scene.w.join(".git")),
+            fs::metadata(scene.w.join("CLAUDE.md")).unwrap().modified().unwrap(),
+            scene.read("CLAUDE.md"),
+        )
+    };
     let before = protected(&scene);
     scene.run(|s| swap_and_call(s, "pre-commit"));
     assert_eq!(protected(&scene), before);
     // The control: without the links the same calls do change the file that they name.
-    assert_ne!(scene.read("swap/real/pre-commit") + &scene.read("swap/link/pre-commit"), "harmlesshook");
+    assert_ne!(
+        scene.read("swap/real/pre-commit") + &scene.read("swap/link/pre-commit"),
+        "harmlesshook"
+    );
 }
 
 #[test]
@@ -177,12 +195,19 @@ impl Swapped {
     fn new(a: &str, b: &str) -> Swapped {
         let length = a.len().max(b.len());
         let fill = |text: &str| {
-            let front = if text.starts_with('/') { "/".repeat(length - text.len()) } else { "./".repeat((length - text.len()) / 2) };
+            let front = if text.starts_with('/') {
+                "/".repeat(length - text.len())
+            } else {
+                "./".repeat((length - text.len()) / 2)
+            };
             [front.as_bytes(), text.as_bytes(), b"\0"].concat()
         };
         let texts = [fill(a), fill(b)];
         assert_eq!(texts[0].len(), texts[1].len());
-        Swapped { bytes: texts[0].clone().into(), texts }
+        Swapped {
+            bytes: texts[0].clone().into(),
+            texts,
+        }
     }
 
     fn swapper<'a>(&self, stop: &'a AtomicBool) -> impl FnOnce() + Send + use<'a> {
@@ -200,7 +225,17 @@ impl Swapped {
     }
 
     fn call(&mut self, nr: i64, second: i64) -> Result<i64, Errno> {
-        syscall(nr, [Arg::Out(&mut self.bytes), Arg::Int(second), Arg::Null, Arg::Null, Arg::Null, Arg::Null])
+        syscall(
+            nr,
+            [
+                Arg::Out(&mut self.bytes),
+                Arg::Int(second),
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+                Arg::Null,
+            ],
+        )
     }
 }
 
@@ -237,14 +272,51 @@ fn a_repository_does_not_come_together_from_two_sides() {
 fn arguments_at_the_edge_of_memory() {
     let scene = Scene::new(Mode::Edit);
     scene.run(|s| {
-        s.refused("null", syscall(SYS_mkdir, [Arg::Null, Arg::Int(0o777), Arg::Null, Arg::Null, Arg::Null, Arg::Null]), Errno::EFAULT);
-        s.refused("unmapped", syscall(SYS_openat, [Arg::Int(CWD), Arg::Bad, Arg::Int(NEW.into()), Arg::Int(0o666), Arg::Null, Arg::Null]), Errno::EFAULT);
-        s.refused("kernel's", syscall(SYS_unlink, [Arg::Int(-4096), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null]), Errno::EFAULT);
+        s.refused(
+            "null",
+            syscall(
+                SYS_mkdir,
+                [Arg::Null, Arg::Int(0o777), Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+            ),
+            Errno::EFAULT,
+        );
+        s.refused(
+            "unmapped",
+            syscall(
+                SYS_openat,
+                [
+                    Arg::Int(CWD),
+                    Arg::Bad,
+                    Arg::Int(NEW.into()),
+                    Arg::Int(0o666),
+                    Arg::Null,
+                    Arg::Null,
+                ],
+            ),
+            Errno::EFAULT,
+        );
+        s.refused(
+            "kernel's",
+            syscall(
+                SYS_unlink,
+                [Arg::Int(-4096), Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Null],
+            ),
+            Errno::EFAULT,
+        );
         // High halves of 32-bit arguments mean nothing.
         let high = 1i64 << 40;
-        let fd = s.granted("flags", super::harness::path_at(SYS_openat, CWD | high, "f", &[i64::from(NEW) | high, 0o600 | high]));
+        let fd = s.granted(
+            "flags",
+            super::harness::path_at(SYS_openat, CWD | high, "f", &[i64::from(NEW) | high, 0o600 | high]),
+        );
         s.granted("descriptor", fd_call(SYS_fchmod, fd | high, &[0o640]));
-        s.equal("mode", fs::metadata("f").map(|m| std::os::unix::fs::MetadataExt::mode(&m) & 0o777).unwrap_or(0), 0o640);
+        s.equal(
+            "mode",
+            fs::metadata("f")
+                .map(|m| std::os::unix::fs::MetadataExt::mode(&m) & 0o777)
+                .unwrap_or(0),
+            0o640,
+        );
     });
 }
 
@@ -257,7 +329,11 @@ fn a_caller_that_hides_its_memory_cannot_change_anything() {
     scene.run(|s| {
         let _ = picktwo_confine::process::set_dumpable(false);
         let errnos = [Err(Errno::EACCES), Err(Errno::EROFS)];
-        for got in [open("f", O_WRONLY, 0), path1(SYS_unlink, "f", &[]), path1(SYS_chmod, "f", &[0o777])] {
+        for got in [
+            open("f", O_WRONLY, 0),
+            path1(SYS_unlink, "f", &[]),
+            path1(SYS_chmod, "f", &[0o777]),
+        ] {
             if !errnos.contains(&got) {
                 s.fail(format!("{got:?}"));
             }

@@ -22,7 +22,9 @@ fn init(channel: &Channel) {
             SocketRequest::Connect { address } => sys::connect(fd(), &address).map(|()| None),
             SocketRequest::Bind { address } => sys::bind(fd(), &address).map(|()| None),
         };
-        let reply = SocketReply { errno: done.as_ref().err().map_or(0, |e| *e as i32) };
+        let reply = SocketReply {
+            errno: done.as_ref().err().map_or(0, |e| *e as i32),
+        };
         let made: Vec<_> = done.iter().flatten().map(AsFd::as_fd).collect();
         channel.send(&serde_json::to_vec(&reply).unwrap(), &made).unwrap();
     }
@@ -41,7 +43,12 @@ fn scene(mode: Mode) -> Scene {
         0
     })
     .unwrap();
-    scene.sockets = Some(Sockets::new(Config { init: ours, session: scene.init, private: vec![scene.out.join("private")], allowed: vec![scene.out.join("tools.sock")] }));
+    scene.sockets = Some(Sockets::new(Config {
+        init: ours,
+        session: scene.init,
+        private: vec![scene.out.join("private")],
+        allowed: vec![scene.out.join("tools.sock")],
+    }));
     std::fs::create_dir(scene.out.join("private")).unwrap();
     scene
 }
@@ -51,11 +58,27 @@ fn socket(domain: i32, kind: i32, protocol: i32) -> Result<i64, Errno> {
 }
 
 fn named(nr: i64, fd: i64, address: &[u8]) -> Result<i64, Errno> {
-    syscall(nr, [Arg::Int(fd), Arg::In(address), Arg::Int(address.len() as i64), Arg::Null, Arg::Null, Arg::Null])
+    syscall(
+        nr,
+        [
+            Arg::Int(fd),
+            Arg::In(address),
+            Arg::Int(address.len() as i64),
+            Arg::Null,
+            Arg::Null,
+            Arg::Null,
+        ],
+    )
 }
 
 fn inet(port: u16) -> Vec<u8> {
-    [&(AF_INET as u16).to_ne_bytes()[..], &port.to_be_bytes(), &[127, 0, 0, 1], &[0; 8]].concat()
+    [
+        &(AF_INET as u16).to_ne_bytes()[..],
+        &port.to_be_bytes(),
+        &[127, 0, 0, 1],
+        &[0; 8],
+    ]
+    .concat()
 }
 
 fn unix(path: &str) -> Vec<u8> {
@@ -65,7 +88,17 @@ fn unix(path: &str) -> Vec<u8> {
 fn name_of(fd: i64) -> Vec<u8> {
     let mut address = [0u8; 128];
     let mut length = 128u32.to_le_bytes();
-    let _ = syscall(SYS_getsockname, [Arg::Int(fd), Arg::Out(&mut address), Arg::Out(&mut length), Arg::Null, Arg::Null, Arg::Null]);
+    let _ = syscall(
+        SYS_getsockname,
+        [
+            Arg::Int(fd),
+            Arg::Out(&mut address),
+            Arg::Out(&mut length),
+            Arg::Null,
+            Arg::Null,
+            Arg::Null,
+        ],
+    );
     address[..(u32::from_le_bytes(length) as usize).min(128)].to_vec()
 }
 
@@ -79,20 +112,56 @@ fn internet_sockets() {
     let scene = scene(Mode::ReadOnly);
     scene.run(|s| {
         let server = s.granted("socket", socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        s.equal("close on exec", fd_call(SYS_fcntl, server, &[F_GETFD.into()]), Ok(FD_CLOEXEC.into()));
+        s.equal(
+            "close on exec",
+            fd_call(SYS_fcntl, server, &[F_GETFD.into()]),
+            Ok(FD_CLOEXEC.into()),
+        );
         s.granted("bind", named(SYS_bind, server, &inet(0)));
         s.granted("listen", fd_call(SYS_listen, server, &[8]));
         let port = port_of(server);
         let client = s.granted("socket", socket(AF_INET, SOCK_STREAM, IPPROTO_TCP));
         s.granted("connect", named(SYS_connect, client, &inet(port)));
-        s.equal("blocking still", fd_call(SYS_fcntl, client, &[F_GETFL.into()]).map(|f| f as i32 & O_NONBLOCK), Ok(0));
+        s.equal(
+            "blocking still",
+            fd_call(SYS_fcntl, client, &[F_GETFL.into()]).map(|f| f as i32 & O_NONBLOCK),
+            Ok(0),
+        );
         s.refused("again", named(SYS_connect, client, &inet(port)), Errno::EISCONN);
         let accepted = s.granted("accept", fd_call(SYS_accept4, server, &[0, 0, 0]));
         s.granted("send", super::harness::write_fd(client, "hello"));
         let mut bytes = [0u8; 8];
-        s.equal("received", syscall(SYS_read, [Arg::Int(accepted), Arg::Out(&mut bytes), Arg::Int(8), Arg::Null, Arg::Null, Arg::Null]), Ok(5));
+        s.equal(
+            "received",
+            syscall(
+                SYS_read,
+                [
+                    Arg::Int(accepted),
+                    Arg::Out(&mut bytes),
+                    Arg::Int(8),
+                    Arg::Null,
+                    Arg::Null,
+                    Arg::Null,
+                ],
+            ),
+            Ok(5),
+        );
         close(client);
-        s.equal("the end is seen", syscall(SYS_read, [Arg::Int(accepted), Arg::Out(&mut bytes), Arg::Int(8), Arg::Null, Arg::Null, Arg::Null]), Ok(0));
+        s.equal(
+            "the end is seen",
+            syscall(
+                SYS_read,
+                [
+                    Arg::Int(accepted),
+                    Arg::Out(&mut bytes),
+                    Arg::Int(8),
+                    Arg::Null,
+                    Arg::Null,
+                    Arg::Null,
+                ],
+            ),
+            Ok(0),
+        );
 
         let second = s.granted("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
         let got = named(SYS_connect, second, &inet(port));
@@ -100,10 +169,18 @@ fn internet_sockets() {
 
         close(server);
         let late = s.granted("socket", socket(AF_INET, SOCK_STREAM, 0));
-        s.refused("a closed listener does not answer", named(SYS_connect, late, &inet(port)), Errno::ECONNREFUSED);
+        s.refused(
+            "a closed listener does not answer",
+            named(SYS_connect, late, &inet(port)),
+            Errno::ECONNREFUSED,
+        );
         let own = s.granted("socket", socket(AF_INET, SOCK_STREAM, 0));
         s.granted("bind first", named(SYS_bind, own, &inet(0)));
-        s.refused("then connect", named(SYS_connect, own, &inet(port)), Errno::ECONNREFUSED);
+        s.refused(
+            "then connect",
+            named(SYS_connect, own, &inet(port)),
+            Errno::ECONNREFUSED,
+        );
         let bound = port_of(own);
         close(own);
         let again = s.granted("socket", socket(AF_INET, SOCK_STREAM, 0));
@@ -131,9 +208,34 @@ fn errors_of_sockets() {
         s.refused("one byte", named(SYS_connect, fd, b"x"), Errno::EINVAL);
         s.refused("short", named(SYS_connect, fd, &inet(1)[..8]), Errno::EINVAL);
         s.refused("long", named(SYS_connect, fd, &[2; 129]), Errno::EINVAL);
-        s.refused("negative", syscall(SYS_connect, [Arg::Int(fd), Arg::In(b"xx"), Arg::Int(-1), Arg::Null, Arg::Null, Arg::Null]), Errno::EINVAL);
-        s.refused("bad pointer", syscall(SYS_connect, [Arg::Int(fd), Arg::Bad, Arg::Int(16), Arg::Null, Arg::Null, Arg::Null]), Errno::EFAULT);
-        s.refused("another family", named(SYS_connect, fd, &unix("f")), Errno::EAFNOSUPPORT);
+        s.refused(
+            "negative",
+            syscall(
+                SYS_connect,
+                [
+                    Arg::Int(fd),
+                    Arg::In(b"xx"),
+                    Arg::Int(-1),
+                    Arg::Null,
+                    Arg::Null,
+                    Arg::Null,
+                ],
+            ),
+            Errno::EINVAL,
+        );
+        s.refused(
+            "bad pointer",
+            syscall(
+                SYS_connect,
+                [Arg::Int(fd), Arg::Bad, Arg::Int(16), Arg::Null, Arg::Null, Arg::Null],
+            ),
+            Errno::EFAULT,
+        );
+        s.refused(
+            "another family",
+            named(SYS_connect, fd, &unix("f")),
+            Errno::EAFNOSUPPORT,
+        );
         let path = s.granted("socket", socket(AF_UNIX, SOCK_STREAM, 0));
         s.refused("another family", named(SYS_connect, path, &inet(1)), Errno::EINVAL);
     });
@@ -149,10 +251,22 @@ fn unix_sockets_are_those_of_the_session() {
     std::os::unix::fs::symlink("host.sock", scene.w.join("link.sock")).unwrap();
     std::fs::write(scene.w.join("CLAUDE.md"), "").unwrap();
     let out = |name: &str| scene.out.join(name).to_string_lossy().into_owned();
-    let (elsewhere, tools, private, absolute) = (out("elsewhere.sock"), out("tools.sock"), out("private/own.sock"), scene.w.join("abs.sock").to_string_lossy().into_owned());
+    let (elsewhere, tools, private, absolute) = (
+        out("elsewhere.sock"),
+        out("tools.sock"),
+        out("private/own.sock"),
+        scene.w.join("abs.sock").to_string_lossy().into_owned(),
+    );
     scene.run(|s| {
         let make = || s.granted("socket", socket(AF_UNIX, SOCK_STREAM, 0));
-        for (path, errno) in [("host.sock", Errno::EACCES), ("link.sock", Errno::EACCES), (&elsewhere, Errno::EACCES), ("none", Errno::ENOENT), ("CLAUDE.md", Errno::ECONNREFUSED), ("\0abstract", Errno::EACCES)] {
+        for (path, errno) in [
+            ("host.sock", Errno::EACCES),
+            ("link.sock", Errno::EACCES),
+            (&elsewhere, Errno::EACCES),
+            ("none", Errno::ENOENT),
+            ("CLAUDE.md", Errno::ECONNREFUSED),
+            ("\0abstract", Errno::EACCES),
+        ] {
             s.refused(path, named(SYS_connect, make(), &unix(path)), errno);
         }
         s.granted("the tools' socket", named(SYS_connect, make(), &unix(&tools)));
@@ -171,8 +285,16 @@ fn unix_sockets_are_those_of_the_session() {
         }
         s.refused("protected", named(SYS_bind, make(), &unix(".envrc")), Errno::EACCES);
         s.refused("abstract", named(SYS_bind, make(), &unix("\0abstract")), Errno::EACCES);
-        s.refused("the kernel's choice", named(SYS_bind, make(), &(AF_UNIX as u16).to_ne_bytes()), Errno::EACCES);
-        s.refused("over a file", named(SYS_bind, make(), &unix("CLAUDE.md")), Errno::EADDRINUSE);
+        s.refused(
+            "the kernel's choice",
+            named(SYS_bind, make(), &(AF_UNIX as u16).to_ne_bytes()),
+            Errno::EACCES,
+        );
+        s.refused(
+            "over a file",
+            named(SYS_bind, make(), &unix("CLAUDE.md")),
+            Errno::EADDRINUSE,
+        );
     });
     host.set_nonblocking(true).unwrap();
     assert!(host.accept().is_err(), "nobody reached the host's socket");

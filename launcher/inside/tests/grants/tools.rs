@@ -13,17 +13,37 @@ fn same(script: &str) {
     let bare = scene.out.join("w");
     std::fs::create_dir(&bare).unwrap();
     let script = format!("{ENVIRONMENT}{script}");
-    let done = Command::new("/bin/sh").arg("-c").arg(&script).current_dir(&bare).env("HOME", &scene.out).env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap();
-    assert!(done.status.success(), "without a supervisor: {}", String::from_utf8_lossy(&done.stderr));
+    let done = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(&script)
+        .current_dir(&bare)
+        .env("HOME", &scene.out)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "without a supervisor: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     scene.run(|s| drop(s.works(&script)));
     let listing = |dir: &std::path::Path| {
         let find = "find . -path ./.git/index -prune -o -path '*/index' -prune -o -path '*/logs/*' -prune -o -printf '%y %m %p %l\\n' | sort; \
             find . -type f ! -name index ! -path '*/logs/*' ! -name '*.pack' ! -name '*.idx' ! -name '*.rev' ! -name '*.mtimes' ! -name config ! -name gitdir ! -name .git -exec sha256sum {} + | sort -k2";
-        let out = Command::new("/bin/sh").arg("-c").arg(find).current_dir(dir).output().unwrap();
+        let out = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(find)
+            .current_dir(dir)
+            .output()
+            .unwrap();
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
     let (got, wanted) = (listing(&scene.w), listing(&bare));
-    let differences: Vec<_> = got.lines().filter(|l| !wanted.lines().any(|w| w == *l)).chain(wanted.lines().filter(|w| !got.lines().any(|l| l == *w))).collect();
+    let differences: Vec<_> = got
+        .lines()
+        .filter(|l| !wanted.lines().any(|w| w == *l))
+        .chain(wanted.lines().filter(|w| !got.lines().any(|l| l == *w)))
+        .collect();
     assert!(differences.is_empty(), "{differences:#?}\n{:?}", scene.rules());
 }
 

@@ -38,9 +38,27 @@ fn descriptors_mappings_and_parked_ones_are_found() {
             ours.recv(&mut message).unwrap();
             scene.grants.set_mode(Mode::ReadOnly);
             let found = writers::find(&scene.grants, &writers::session_processes(scene.init));
-            let mut names: Vec<_> = found.writers.iter().map(|w| (w.path.file_name().unwrap().to_string_lossy().into_owned(), matches!(w.how, How::Unseen), w.pid > 0)).collect();
+            let mut names: Vec<_> = found
+                .writers
+                .iter()
+                .map(|w| {
+                    (
+                        w.path.file_name().unwrap().to_string_lossy().into_owned(),
+                        matches!(w.how, How::Unseen),
+                        w.pid > 0,
+                    )
+                })
+                .collect();
             names.sort();
-            assert_eq!(names, [("held".into(), false, true), ("name".into(), false, true), ("parked".into(), true, false)], "{found:?}");
+            assert_eq!(
+                names,
+                [
+                    ("held".into(), false, true),
+                    ("name".into(), false, true),
+                    ("parked".into(), true, false)
+                ],
+                "{found:?}"
+            );
             assert!(found.complete);
             // Only what the session still holds is asked about again.
             assert_eq!(scene.grants.still_written().0.len(), 3);
@@ -74,5 +92,9 @@ fn a_mapping_outlives_its_descriptor() {
             std::fs::write(&end, "").unwrap();
         },
     );
-    assert!(writers::find(&scene.grants, &writers::session_processes(scene.init)).writers.is_empty());
+    assert!(
+        writers::find(&scene.grants, &writers::session_processes(scene.init))
+            .writers
+            .is_empty()
+    );
 }
