@@ -226,7 +226,7 @@ pub struct SessionLine {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        if std::thread::panicking() || std::env::var_os("PICKTWO_TEST_KEEP").is_some() {
+        if std::thread::panicking() || std::env::var_os("PICKTWO_TEST_KEEP").is_some_and(|v| !v.is_empty()) {
             use std::io::Write as _;
             let _ = writeln!(io::stderr(), "kept for a look: {}", self.root.display());
         } else {

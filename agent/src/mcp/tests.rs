@@ -212,7 +212,7 @@ fn outside_a_session_the_tool_says_so() {
     serve(call.as_bytes(), &mut output, &Client::new("/nonexistent/tools.sock")).unwrap();
     let text = String::from_utf8(output).unwrap();
     assert!(
-        text.contains("\"isError\":true") && text.contains("inside a picktwo session"),
+        text.contains("\"isError\":true") && text.contains("inside a picktwo session only"),
         "{text}"
     );
 }
