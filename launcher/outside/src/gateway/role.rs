@@ -14,7 +14,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 
-/// Descriptors for at most 64 connections of agents, as many to upstreams, and the process's own.
+/// Descriptors for at most 64 connections of agents, as many to upstreams, and the process's own, unless less is allowed.
 const DESCRIPTORS: u64 = 512;
 /// Exit code of a gateway that failed.
 const FAILED: u8 = 125;
@@ -81,7 +81,8 @@ pub(super) fn tell_failure(launcher: &Channel, error: &Error) {
 /// Locks the process and checks it from inside. The event loop is made first: it needs descriptors of its own.
 fn lock(launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
     limits::core_limit()?;
-    limits::nofile(DESCRIPTORS, DESCRIPTORS)?;
+    let (_, most) = limits::nofile_limits()?;
+    limits::nofile(DESCRIPTORS.min(most), DESCRIPTORS.min(most))?;
     process::set_dumpable(false)?;
     limits::sweep(&[0, 1, 2, outside.as_raw_fd(), launcher.as_raw_fd()])?;
     limits::new_session_keyring()?;
