@@ -9,12 +9,14 @@ use picktwo_confine::role::Role;
 use picktwo_outside::gateway;
 use picktwo_wire::gateway::{FromGateway, Protocol};
 use rig::{Rig, SMALL};
+use std::net::TcpListener;
 use std::process::{Command, ExitCode};
 
 const TESTS: &[(&str, fn())] = &[
     ("every_probe_is_denied", every_probe_is_denied),
     ("a_locked_gateway_serves", a_locked_gateway_serves),
     ("a_locked_gateway_speaks_tls", a_locked_gateway_speaks_tls),
+    ("it_works_with_its_supervisor", it_works_with_its_supervisor),
     ("a_start_that_cannot_work_is_told", a_start_that_cannot_work_is_told),
     ("it_ends_with_either_channel", it_ends_with_either_channel),
     ("costs_plain", costs::plain),
@@ -24,8 +26,10 @@ const TESTS: &[(&str, fn())] = &[
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let title = args.next().unwrap_or_default();
-    if Role::from_title(&title) == Some(Role::Gateway) {
-        return gateway::main_role();
+    match Role::from_title(&title) {
+        Some(Role::Gateway) => return gateway::main_role(),
+        Some(Role::OutsideModel) => return picktwo_outside::model::main_role(),
+        _ => {}
     }
     let only = args.find(|arg| !arg.to_string_lossy().starts_with('-'));
     if std::env::var_os("GATEWAY_TEST_CHILD").is_some() {
@@ -125,6 +129,25 @@ fn a_locked_gateway_speaks_tls() {
         let (status, body) = rig::call(&mut agent, "/v1/messages", SMALL);
         assert_eq!((status, body.as_str()), (200, rig::WHOLE));
         rig.event();
+    }
+}
+
+fn it_works_with_its_supervisor() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut rig = Rig::supervised(address);
+    rig.serve_supervised(&format!("http://{address}"));
+    let mut agent = rig.agent();
+    // Nobody listens any more: the supervisor's words reach the agent.
+    drop(listener);
+    let (status, body) = rig::call(&mut agent, "/v1/messages", SMALL);
+    assert!(status == 502 && body.contains("refused"), "{body}");
+    rig.event();
+    rig::upstream_on(TcpListener::bind(address).expect("the same port"), None);
+    for _ in 0..3 {
+        let (status, body) = rig::call(&mut agent, "/v1/messages", SMALL);
+        assert_eq!((status, body.as_str()), (200, rig::WHOLE));
+        assert!(matches!(rig.event(), FromGateway::Call { status: 200, .. }));
     }
 }
 

@@ -3,7 +3,10 @@
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::process::{self, Child};
 use picktwo_confine::role::Role;
-use picktwo_wire::gateway::{Connect, Connected, FromGateway, GatewayStart, Protocol, Upstream};
+use picktwo_outside::model::FromModel;
+use picktwo_wire::gateway::{
+    Connect, Connected, FromGateway, GatewayStart, ModelStart, Protocol, Upstream, UpstreamAddress,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
@@ -56,6 +59,39 @@ impl Rig {
             outside: Some(outside),
             address: None,
         }
+    }
+
+    /// Starts the supervisor of the model side, which starts the gateway and connects for it to `upstream`.
+    pub(crate) fn supervised(upstream: SocketAddr) -> Self {
+        let exe = process::own_executable().unwrap();
+        let (launcher, theirs) = channel::pair().unwrap();
+        let (child, supervisor) = process::spawn_role(Role::OutsideModel, exe.as_fd()).unwrap();
+        let start = ModelStart {
+            upstreams: vec![UpstreamAddress {
+                host: upstream.ip().to_string(),
+                port: upstream.port(),
+            }],
+            nameservers: Vec::new(),
+        };
+        supervisor
+            .send(&picktwo_wire::encode(&start).unwrap(), &[theirs.as_fd()])
+            .unwrap();
+        let mut message = Vec::new();
+        supervisor.recv(&mut message).unwrap().expect("the supervisor ended");
+        assert_eq!(picktwo_wire::decode::<FromModel>(&message).unwrap(), FromModel::Ready);
+        Self {
+            child,
+            launcher: Some(launcher),
+            outside: Some(supervisor),
+            address: None,
+        }
+    }
+
+    /// Starts a gateway that [`Rig::supervised`] has started.
+    pub(crate) fn serve_supervised(&mut self, base: &str) {
+        let start = self.start(base);
+        self.send_start(&start);
+        assert_eq!(self.event(), FromGateway::Serving);
     }
 
     pub(crate) fn start(&self, base: &str) -> GatewayStart {
@@ -159,7 +195,11 @@ pub(crate) fn tls() -> Arc<ServerConfig> {
 
 /// An upstream that answers whole, or with a stream if the body asks for one.
 pub(crate) fn upstream(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    upstream_on(TcpListener::bind("127.0.0.1:0").unwrap(), tls)
+}
+
+/// The same on a listener that was made before.
+pub(crate) fn upstream_on(listener: TcpListener, tls: Option<Arc<ServerConfig>>) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         while let Ok((socket, _)) = listener.accept() {
