@@ -1,4 +1,6 @@
-//! The resolver: a process that asks name servers and nothing else. It holds no files and may reach port 53 only.
+//! The resolver: a process that asks name servers and nothing else. It holds no files, and of TCP it may reach port 53 only.
+//! Where its datagrams go is up to itself below Landlock ABI 10, which is the first to know UDP: taken over, it could send
+//! them elsewhere, but has nothing to send but the names that it is asked for.
 //!
 //! A network supervisor starts it before it locks itself and speaks to it over one channel: first [`Start`], then one
 //! [`Resolve`](picktwo_wire::retrieval::Resolve) per name and one [`Resolved`] per answer, in any order. Whether the
