@@ -1,5 +1,6 @@
 //! Turns the visible tree of a page into blocks: headings, paragraphs, list items, whole tables, code byte for byte.
 
+use super::hidden::COLLAPSED;
 use super::{Block, Link};
 use dom_query::NodeRef;
 use picktwo_wire::answer::BlockKind;
@@ -143,6 +144,13 @@ impl<'u> Collector<'u> {
                     self.collapsed -= u32::from(content);
                 }
                 self.flush(BlockKind::Text, 0);
+            }
+            _ if node.has_attr(COLLAPSED) => {
+                self.flush(BlockKind::Text, 0);
+                self.collapsed += 1;
+                self.children(node);
+                self.flush(BlockKind::Text, 0);
+                self.collapsed -= 1;
             }
             _ if INLINE.contains(&name) => self.children(node),
             _ => {

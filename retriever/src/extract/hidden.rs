@@ -18,6 +18,8 @@ pub(super) struct Hidden {
 
 /// Elements whose content is never text of the page.
 const NEVER: &[&str] = &["noscript", "template", "svg", "iframe", "object", "embed", "canvas", "audio", "video", "noembed", "noframes"];
+/// Marks what the page shows only after a click.
+pub(super) const COLLAPSED: &str = "data-picktwo-collapsed";
 /// Classes that frameworks use for text that only screen readers get.
 const READER_CLASSES: &[&str] = &[
     "sr-only", "visually-hidden", "visuallyhidden", "screen-reader-text", "screen-reader-only", "screenreader-only", "a11y-hidden",
@@ -138,8 +140,19 @@ pub(super) fn remove(document: &Document) -> Hidden {
                     continue;
                 }
                 let own = sheets.own(&child, &mut matches);
+                // What hides the whole page is a veil that a script lifts, or there would be no page.
+                if matches!(&*name, "html" | "body") {
+                    let now = Inherited { visible: true, opacity: 1.0, ..own.hand_down(inherited) };
+                    stack.push((child, now));
+                    continue;
+                }
                 let now = own.hand_down(inherited);
                 match by_attribute(&child, &name, &own).or_else(|| own.unseen(&now)) {
+                    // One of several that a reader turns over: kept like closed details, and labelled like them.
+                    Some(_) if child.attr("role").is_some_and(|r| r.eq_ignore_ascii_case("tabpanel")) => {
+                        child.set_attr(COLLAPSED, "");
+                        stack.push((child, inherited));
+                    }
                     Some(why) => {
                         hidden.count(why, &child.text());
                         child.remove_from_parent();

@@ -122,6 +122,19 @@ fn closed_details_stay_and_are_marked() {
 }
 
 #[test]
+fn tabs_that_are_turned_over_stay_and_are_marked() {
+    let page = page("<h1>Install</h1><div role=tabpanel><p>On Linux, use the package.</p></div><div role=tabpanel hidden aria-hidden=true><p>On a Mac, use brew.</p></div>");
+    let collapsed: Vec<_> = page.blocks.iter().filter(|b| b.collapsed).map(|b| b.text.as_str()).collect();
+    assert_eq!(collapsed, ["On a Mac, use brew."]);
+}
+
+#[test]
+fn a_veil_over_the_whole_page_is_not_hiding() {
+    let text = all(&html("<html><style>body{opacity:0}html{visibility:hidden}</style><body><p>MARK is the page.</p></body></html>", &url()).expect("a page"));
+    assert!(text.contains("MARK"), "{text}");
+}
+
+#[test]
 fn code_is_kept_byte_for_byte() {
     let samples = [
         "fn main() {\n    println!(\"a  b\");\n\n\n\tx &lt; y;   \n}\n",
