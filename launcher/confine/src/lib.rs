@@ -22,6 +22,7 @@ pub mod limits;
 pub mod memory;
 pub mod namespace;
 pub mod notify;
+pub mod probes;
 pub mod process;
 pub mod role;
 pub mod seccomp;
