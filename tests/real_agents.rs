@@ -198,9 +198,12 @@ fn search(scene: &Scene, session: &SessionLine, secrets: &Secrets) -> Search {
         search.tree(&root, &needles);
     }
     if !scene.as_other() {
-        // An ordinary user cannot look into picktwo's own first process, which made itself unreadable; root can.
+        // An ordinary user cannot look into picktwo's own first process, which made itself unreadable, nor into the empty
+        // file that covers what must not be seen. Root can.
         let init = format!("({})", inside[0].pid);
-        search.unreadable.retain(|place, _| !place.contains(&init));
+        search
+            .unreadable
+            .retain(|place, _| !place.contains(&init) && !place.ends_with("/run/picktwo/none/file"));
     }
     let names: Vec<&str> = inside.iter().map(|p| p.name.as_str()).collect();
     let _ = writeln!(
