@@ -27,6 +27,8 @@ const PROPERTIES: &[&str] = &[
     "clip-path", "-webkit-clip-path", "position", "left", "right", "top", "bottom", "inset", "text-indent", "width", "height",
     "max-width", "max-height", "overflow", "overflow-x", "overflow-y", "transform", "scale", "translate", "margin", "margin-left",
     "margin-top", "content-visibility", "filter", "zoom", "-webkit-text-fill-color", "line-height",
+    // They tell text that an animation brings in from text that nobody is to see.
+    "animation", "animation-name", "transition", "will-change",
 ];
 
 /// The width, in pixels, that media queries are judged by.

@@ -3,7 +3,7 @@
 use super::css::{self, Rule};
 use super::style::{Inherited, Own};
 use dom_query::{Document, Matcher, NodeRef};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What was removed, by method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,10 +113,13 @@ impl Sheets {
     }
 }
 
-/// Removes hidden text from the page's tree and says how much there was.
-pub(super) fn remove(document: &Document) -> Hidden {
+/// Removes hidden text from the page's tree and says how much there was. With `lift_veils`, an element that holds most of the
+/// page's text is not taken for hidden: a script is to show it.
+pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
     let mut hidden = Hidden::default();
     let sheets = Sheets::read(document);
+    let turned: HashSet<String> = turned_over(document);
+    let most = if lift_veils { letters(&document.root().text()) / 2 } else { u64::MAX };
     let mut matches = 0;
     let mut stack = vec![(document.root(), Inherited::root(sheets.own_only))];
     while let Some((node, inherited)) = stack.pop() {
@@ -141,17 +144,18 @@ pub(super) fn remove(document: &Document) -> Hidden {
                 }
                 let own = sheets.own(&child, &mut matches);
                 // What hides the whole page is a veil that a script lifts, or there would be no page.
-                if matches!(&*name, "html" | "body") {
-                    let now = Inherited { visible: true, opacity: 1.0, ..own.hand_down(inherited) };
+                let veil = matches!(&*name, "html" | "body") || lift_veils && letters(&child.text()) >= most;
+                let mut now = own.hand_down(inherited);
+                if veil {
+                    now = Inherited { visible: inherited.visible, opacity: inherited.opacity, font_size: inherited.font_size.max(now.font_size), ..now };
                     stack.push((child, now));
                     continue;
                 }
-                let now = own.hand_down(inherited);
                 match by_attribute(&child, &name, &own).or_else(|| own.unseen(&now)) {
-                    // One of several that a reader turns over: kept like closed details, and labelled like them.
-                    Some(_) if child.attr("role").is_some_and(|r| r.eq_ignore_ascii_case("tabpanel")) => {
+                    // What a reader turns over, or an animation brings in, is kept like closed details and labelled like them.
+                    Some(why) if why == "opacity" && own.animated() || is_turned(&child, &turned) => {
                         child.set_attr(COLLAPSED, "");
-                        stack.push((child, inherited));
+                        stack.push((child, Inherited { visible: inherited.visible, opacity: inherited.opacity, ..now }));
                     }
                     Some(why) => {
                         hidden.count(why, &child.text());
@@ -164,6 +168,26 @@ pub(super) fn remove(document: &Document) -> Hidden {
     }
     hidden.incomplete = matches >= MAX_MATCHES;
     hidden
+}
+
+fn letters(text: &str) -> u64 {
+    text.chars().filter(|c| !c.is_whitespace()).count() as u64
+}
+
+/// Ids of what buttons and tabs of the page show and hide.
+fn turned_over(document: &Document) -> HashSet<String> {
+    let mut ids = HashSet::new();
+    for node in document.select("[aria-controls], [data-bs-target], [data-target]").nodes() {
+        for name in ["aria-controls", "data-bs-target", "data-target"] {
+            let targets = node.attr(name).unwrap_or_default();
+            ids.extend(targets.split_ascii_whitespace().map(|id| id.trim_start_matches('#').to_owned()));
+        }
+    }
+    ids
+}
+
+fn is_turned(node: &NodeRef<'_>, turned: &HashSet<String>) -> bool {
+    node.attr("role").is_some_and(|r| r.eq_ignore_ascii_case("tabpanel")) || node.id_attr().is_some_and(|id| turned.contains(&*id))
 }
 
 fn by_attribute(node: &NodeRef<'_>, name: &str, own: &Own) -> Option<&'static str> {
@@ -183,7 +207,7 @@ fn by_attribute(node: &NodeRef<'_>, name: &str, own: &Own) -> Option<&'static st
 impl Hidden {
     /// Counts a piece that has something to read in it; says whether it has.
     fn count(&mut self, why: &'static str, text: &str) -> bool {
-        let characters = text.chars().filter(|c| !c.is_whitespace()).count() as u64;
+        let characters = letters(text);
         if !text.chars().any(char::is_alphanumeric) {
             return characters > 0;
         }

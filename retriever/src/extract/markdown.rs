@@ -193,7 +193,7 @@ impl Reader<'_> {
     /// What raw HTML inside the document shows.
     fn visible(&mut self, source: &str) -> String {
         let document = dom_query::Document::fragment(source);
-        let hidden = hidden::remove(&document);
+        let hidden = hidden::remove(&document, false);
         self.hidden += hidden.total();
         if hidden.total() == 0 { source.to_owned() } else { document.text().to_string() }
     }

@@ -20,6 +20,9 @@ const MAX_TAGS: usize = 400_000;
 /// Elements that were opened and not closed, beside those whose end tag is optional.
 const MAX_OPEN: usize = 1000;
 
+/// How many times the shown text the hidden text has to be for a page to be one that its scripts show.
+const VEILED: u64 = 6;
+
 /// A document as blocks, in its own order.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
@@ -89,11 +92,18 @@ pub fn html(text: &str, url: &Url) -> Result<Page, FetchError> {
 
 fn html_with(text: &str, url: &Url, remove_hidden: bool) -> Result<Page, FetchError> {
     bounded(text)?;
-    let document = dom_query::Document::from(text);
+    let mut document = dom_query::Document::from(text);
     flatten(&document);
     let mut page = Page::default();
     if remove_hidden {
-        let hidden = hidden::remove(&document);
+        let mut hidden = hidden::remove(&document, false);
+        if hidden.characters > VEILED * shown(&document) {
+            document = dom_query::Document::from(text);
+            flatten(&document);
+            hidden = hidden::remove(&document, true);
+            let note = "nearly all of the page is hidden until a script shows it: it was read as if shown".to_owned();
+            page.flags.push(Flag { id: "veiled".to_owned(), count: 1, note });
+        }
         if hidden.total() > 0 {
             page.flags.push(Flag { id: "hidden-text".to_owned(), count: hidden.total(), note: hidden.note() });
         }
@@ -118,6 +128,15 @@ fn html_with(text: &str, url: &Url, remove_hidden: bool) -> Result<Page, FetchEr
         page.flags.push(Flag { id: "collapsed".to_owned(), count: collapsed, note });
     }
     Ok(page)
+}
+
+/// Characters of the page that a reader sees, navigation and the like left out.
+fn shown(document: &dom_query::Document) -> u64 {
+    let Some(body) = document.body() else { return 0 };
+    let base = Url::parse("https://picktwo.invalid/").expect("a constant URL");
+    let mut collector = blocks::Collector::new(&base);
+    collector.read(&body);
+    collector.blocks.iter().filter(|b| !b.chrome).map(|b| b.text.chars().filter(|c| !c.is_whitespace()).count() as u64).sum()
 }
 
 /// What the extractor takes for the content, as plain text; empty if it fails.

@@ -244,7 +244,7 @@ fn readable(value: &str) -> String {
     }
     let document = dom_query::Document::fragment(value);
     super::flatten(&document);
-    hidden::remove(&document);
+    hidden::remove(&document, false);
     document.formatted_text().trim().to_owned()
 }
 

@@ -89,6 +89,13 @@ impl Own {
         self.get("display").is_some_and(|d| !matches!(d, "none" | "inherit" | "initial" | "unset" | "revert"))
     }
 
+    /// Whether something is set that moves the element in: together with no opacity, the start of an animation.
+    pub(super) fn animated(&self) -> bool {
+        ["transform", "translate", "animation", "animation-name", "transition", "will-change"]
+            .iter()
+            .any(|p| self.get(p).is_some_and(|v| !matches!(v, "none" | "auto" | "initial" | "unset")))
+    }
+
     /// What the element hands down.
     pub(super) fn hand_down(&self, above: Inherited) -> Inherited {
         let mut to = above;

@@ -135,6 +135,26 @@ fn a_veil_over_the_whole_page_is_not_hiding() {
 }
 
 #[test]
+fn what_buttons_and_animations_show_is_marked() {
+    let page = page(
+        "<p>A first paragraph of the page.</p><button aria-controls='a b'>More</button><div id=b style='display:none'>By a button.</div>
+        <div style='opacity:0;transform:translate3d(0,20px,0)'>By scrolling.</div><div style='opacity:0'>By nothing.</div>",
+    );
+    let collapsed: Vec<_> = page.blocks.iter().filter(|b| b.collapsed).map(|b| b.text.as_str()).collect();
+    assert_eq!(collapsed, ["By a button.", "By scrolling."]);
+    assert!(!all(&page).contains("By nothing."));
+}
+
+#[test]
+fn a_page_that_only_its_script_shows_is_read_and_flagged() {
+    let text = "The text of the whole page, which its script is going to show once it has loaded everything. ".repeat(5);
+    let page = page(&format!("<p>Loading</p><div id=app style='visibility:hidden'><p>{text}</p><p style='display:none'>MARK</p></div>"));
+    assert!(all(&page).contains("The text of the whole page"));
+    assert!(!all(&page).contains("MARK"));
+    assert!(page.flags.iter().any(|f| f.id == "veiled"));
+}
+
+#[test]
 fn code_is_kept_byte_for_byte() {
     let samples = [
         "fn main() {\n    println!(\"a  b\");\n\n\n\tx &lt; y;   \n}\n",
