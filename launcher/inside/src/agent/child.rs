@@ -167,6 +167,11 @@ fn access(command: &Command) -> Result<Access> {
     ] {
         access = access.path(Rights::Write, place)?;
     }
+    // A granted descriptor is of the host's mount, which is not below the view's root: opened again by its name in /proc, its
+    // file has to be readable as it is in the view.
+    for root in &command.roots {
+        access = access.path(Rights::Execute, root)?;
+    }
     for device in DEVICES {
         access = access.path(Rights::Device, Path::new(device))?;
     }
