@@ -53,6 +53,12 @@ impl Signals {
     /// agent already, since it is in the same process group. When the agent stops, the launcher stops, so that the shell
     /// sees a stopped job; when the launcher is continued, so is the agent.
     pub(crate) fn wait(&self, agent: Pid) -> Result<End, Errno> {
+        let end = self.wait_for_end(agent);
+        take_terminal_back();
+        end
+    }
+
+    fn wait_for_end(&self, agent: Pid) -> Result<End, Errno> {
         loop {
             match waitpid(agent, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
                 Ok(WaitStatus::Exited(_, code)) => return Ok(End::Code(code)),
@@ -80,6 +86,19 @@ impl Signals {
 
 /// `SI_KERNEL` (sigaction(2)): the kernel itself sent the signal, here the terminal.
 const SI_KERNEL: i32 = 0x80;
+
+/// Gives the terminal's foreground back to the launcher's own process group. A shell inside had made a group of its own the
+/// foreground, and cannot restore a group that its pid namespace does not know.
+fn take_terminal_back() {
+    let (stdin, own) = (std::io::stdin(), nix::unistd::getpgrp());
+    // Only where the group that has the terminal is gone: another job of the person's may have it by right.
+    let Ok(foreground) = nix::unistd::tcgetpgrp(&stdin) else { return };
+    let gone = nix::sys::signal::killpg(foreground, None) == Err(Errno::ESRCH);
+    if foreground != own && gone {
+        // SIGTTOU is blocked here, so that the call is allowed from the background.
+        let _ = nix::unistd::tcsetpgrp(&stdin, own);
+    }
+}
 
 /// Ends this process the way the agent ended, so that a caller sees the same: a signal by the same signal.
 pub(crate) fn end_like(end: End) -> std::process::ExitCode {

@@ -267,6 +267,12 @@ fn sockets(rules: &mut Vec<Rule>) {
     ));
     rules.push(rule(
         pair,
+        &[arg(0, Test::Is(UNIX)), kind(libc::SOCK_SEQPACKET as u32)],
+        Action::Allow,
+        "cargo starts rustc with these; the kernel ignores an address in a send and refuses to connect a pair again",
+    ));
+    rules.push(rule(
+        pair,
         &[arg(0, Test::Is(UNIX))],
         EPERM,
         "a pair of datagram sockets can be aimed at a path",

@@ -109,7 +109,6 @@ pub(super) static PROBES: &[Probe] = &[
     .agent(&[EPERM])
     .network(&[EACCES]),
     probe("socket.pair-sequenced", "A15", "makes a pair of sequenced sockets", |_| attack(pair(SOCK_SEQPACKET)))
-        .agent(&[EPERM])
         .network(&[EACCES]),
     probe("socket.bind-workspace", "D12", "binds a socket in the workspace", |s| {
         let fd = prepared("a socket", socket(SOCK_STREAM))?;
