@@ -17,6 +17,7 @@ mod resolve;
 mod socket_files;
 mod vet;
 mod waiting;
+mod walk;
 mod written;
 
 pub(crate) use caller::{Base, Call, Target, own_state, unreadable};

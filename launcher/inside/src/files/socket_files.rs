@@ -2,7 +2,7 @@
 
 use super::guard::PROTECTED;
 use super::names::no_name;
-use super::resolve::Walked;
+use super::walk::Walked;
 use super::{BENEATH, Base, Call, Event, Fail, Follow, Grants, Place, Target, Where, cstring};
 use nix::libc;
 use picktwo_confine::Errno;

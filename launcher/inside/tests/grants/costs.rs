@@ -83,12 +83,16 @@ fn costs_of_programs() {
             .status
             .success()
     );
-    let tar = format!("rm -rf x; mkdir x; tar xf {}/t.tar -C x", scene.out.display());
+    let tar = format!("tar xf {}/t.tar -C x", scene.out.display());
     let git = format!("rm -rf r; cp -r {}/g r; cd r; git checkout -q two", scene.out.display());
     let checkout = "cd r; git checkout -q -; git checkout -q -; git checkout -q -";
+    let mut served = [0.0; 2];
     let mut results = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     for _ in 0..5 {
-        for (i, (before, line)) in [("", tar.as_str()), (git.as_str(), checkout)].iter().enumerate() {
+        for (i, (before, line)) in [("rm -rf x; mkdir x", tar.as_str()), (git.as_str(), checkout)]
+            .iter()
+            .enumerate()
+        {
             let bare = scene.out.join("bare");
             std::fs::create_dir_all(&bare).unwrap();
             let run = |dir: &std::path::Path| {
@@ -110,25 +114,33 @@ fn costs_of_programs() {
                     .output();
             }
             results[i][0].push(run(&bare));
-            let time = std::sync::Arc::new(std::sync::Mutex::new(0.0));
             let file = scene.out.join("time");
+            let before = own_time();
             scene.run(|s| {
                 let start = Instant::now();
                 s.works(line);
                 let _ = std::fs::write(s.out.join("time"), format!("{}", start.elapsed().as_secs_f64() * 1e3));
             });
-            drop(time);
+            served[i] += (own_time() - before) / 5.0;
             results[i][1].push(std::fs::read_to_string(file).unwrap().parse().unwrap());
         }
     }
-    for (what, [mut bare, mut granted]) in ["tar of 20,000 files", "git checkout, 3 x 6,000"].iter().zip(results) {
+    let names = ["tar of 20,000 files", "git checkout, 3 x 6,000"];
+    for ((what, [mut bare, mut granted]), served) in names.iter().zip(results).zip(served) {
         bare.sort_by(f64::total_cmp);
         granted.sort_by(f64::total_cmp);
         eprintln!(
-            "{what:25} bare {:6.0} ms, granted {:6.0} ms: {:.1} x",
+            "{what:25} bare {:6.0} ms, granted {:6.0} ms: {:.1} x, of that {served:.0} ms of the supervisor's",
             bare[2],
             granted[2],
             granted[2] / bare[2]
         );
     }
+}
+
+/// Processor time of this process, in milliseconds.
+fn own_time() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF).unwrap();
+    let ms = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 * 1e3 + t.tv_usec() as f64 / 1e3;
+    ms(usage.user_time()) + ms(usage.system_time())
 }
