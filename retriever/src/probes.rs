@@ -7,7 +7,11 @@ use picktwo_wire::retrieval::FromRetriever;
 pub(crate) fn run(ids: &[String]) -> Vec<FromRetriever> {
     let mut reports = Vec::with_capacity(ids.len());
     let done = probes::run_listed(ids, |id, outcome, errno| {
-        reports.push(FromRetriever::Probe { id: id.to_owned(), outcome: outcome.to_owned(), errno });
+        reports.push(FromRetriever::Probe {
+            id: id.to_owned(),
+            outcome: outcome.to_owned(),
+            errno,
+        });
         Ok::<(), std::convert::Infallible>(())
     });
     match done {

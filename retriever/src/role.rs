@@ -107,7 +107,13 @@ fn run() -> Result<(), End> {
     if let Err(end) = &outcome {
         let reason = filter::line(&end.to_string(), filter::MAX_NOTE, &mut filter::Removed::default());
         // Nobody else could be told.
-        let _ = launcher.send(&encode(&FromRetriever::Failed { cause: "internal".to_owned(), reason })?, &[]);
+        let _ = launcher.send(
+            &encode(&FromRetriever::Failed {
+                cause: "internal".to_owned(),
+                reason,
+            })?,
+            &[],
+        );
     }
     outcome
 }
@@ -115,7 +121,11 @@ fn run() -> Result<(), End> {
 fn serve(outside: Channel, launcher: &Channel) -> Result<(), End> {
     limits::sweep(&[0, 1, 2, PARENT_FD, launcher.as_fd().as_raw_fd()])?;
     // It opens its descriptors before the lock; afterwards nothing does.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(End::Events)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(End::Events)?;
     lock(&outside)?;
     launcher.send(&encode(&FromRetriever::Ready)?, &[])?;
     runtime.block_on(work(outside, launcher))
@@ -146,8 +156,12 @@ fn lock(outside: &Channel) -> Result<(), End> {
 }
 
 async fn work(outside: Channel, launcher: &Channel) -> Result<(), End> {
-    let job = tokio::time::timeout(PATIENCE, receive(launcher)).await.map_err(|_| End::Unexpected("a job in time"))??;
-    let ToRetriever::Job(job) = job else { return Err(End::Unexpected("a job")) };
+    let job = tokio::time::timeout(PATIENCE, receive(launcher))
+        .await
+        .map_err(|_| End::Unexpected("a job in time"))??;
+    let ToRetriever::Job(job) = job else {
+        return Err(End::Unexpected("a job"));
+    };
     if !job.probes.is_empty() {
         for report in probes::run(&job.probes) {
             launcher.send(&encode(&report)?, &[])?;
@@ -156,7 +170,10 @@ async fn work(outside: Channel, launcher: &Channel) -> Result<(), End> {
     }
     let last = match retrieve(&job, outside, launcher).await {
         Ok(done) => done,
-        Err(e) => FromRetriever::Failed { cause: e.cause().to_owned(), reason: e.reason() },
+        Err(e) => FromRetriever::Failed {
+            cause: e.cause().to_owned(),
+            reason: e.reason(),
+        },
     };
     launcher.send(&encode(&last)?, &[])?;
     Ok(())
@@ -168,10 +185,19 @@ async fn retrieve(job: &Job, outside: Channel, launcher: &Channel) -> Result<Fro
     let fetched = rfc3339(SystemTime::now());
     let read = catch_unwind(AssertUnwindSafe(|| {
         let page = extract::read(document.kind, &document.text, &document.url)?;
-        Ok(distil::distil(&document, &page, job.question.as_deref(), job.budget, &fetched))
+        Ok(distil::distil(
+            &document,
+            &page,
+            job.question.as_deref(),
+            job.budget,
+            &fetched,
+        ))
     }));
     let answer = read.unwrap_or_else(|_| Err(FetchError::Encoding("reading it failed".to_owned())))?;
-    Ok(FromRetriever::Answer { answer: Box::new(answer), wire_bytes: document.wire_bytes })
+    Ok(FromRetriever::Answer {
+        answer: Box::new(answer),
+        wire_bytes: document.wire_bytes,
+    })
 }
 
 /// Names are resolved by the web side, one at a time.
@@ -200,7 +226,11 @@ struct Launcher<'a>(&'a Channel);
 
 impl Hops for Launcher<'_> {
     async fn hop(&mut self, url: &str, status: u16, location: Option<&str>) -> Result<(), FetchError> {
-        let hop = FromRetriever::Hop { url: url.to_owned(), status, location: location.map(str::to_owned) };
+        let hop = FromRetriever::Hop {
+            url: url.to_owned(),
+            status,
+            location: location.map(str::to_owned),
+        };
         let bytes = encode(&hop).map_err(End::from)?;
         self.0.send(&bytes, &[]).map_err(End::from)?;
         if location.is_none() {
@@ -220,7 +250,8 @@ async fn receive<T: DeserializeOwned>(channel: &Channel) -> Result<T, End> {
     // Registered anew for each message, so that one which is already there is seen. The safe constructor is deprecated for
     // owners that may close their descriptor; a borrowed one stays open here.
     #[allow(deprecated)]
-    let ready: AsyncFd<BorrowedFd<'_>> = AsyncFd::with_interest(channel.as_fd(), Interest::READABLE).map_err(End::Events)?;
+    let ready: AsyncFd<BorrowedFd<'_>> =
+        AsyncFd::with_interest(channel.as_fd(), Interest::READABLE).map_err(End::Events)?;
     loop {
         let mut guard = ready.readable().await.map_err(End::Events)?;
         match channel.try_recv(&mut bytes) {
@@ -244,9 +275,18 @@ fn rfc3339(time: SystemTime) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
 }
 
 #[cfg(test)]

@@ -17,7 +17,10 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 fn a_page_arrives_with_a_plain_request() {
     let server = Server::plain(|out, _| respond(out, "text/html; charset=iso-8859-1", b"<p>caf\xe9"));
     let document = get(&server, "/a?b=c").expect("a page");
-    assert_eq!((document.kind, document.text.as_str(), document.wire_bytes), (Kind::Html, "<p>café", 7));
+    assert_eq!(
+        (document.kind, document.text.as_str(), document.wire_bytes),
+        (Kind::Html, "<p>café", 7)
+    );
     let request = server.requests.lock().expect("no panic")[0].to_lowercase();
     assert!(request.starts_with("get /a?b=c http/1.1\r\n"), "{request}");
     for absent in ["cookie", "referer", "authorization", "origin"] {
@@ -39,13 +42,22 @@ fn tls_trusts_the_named_root_and_no_other() {
         std::thread::sleep(Duration::from_millis(200));
     });
     let url = format!("https://site.test:{}/", plain.port());
-    assert_eq!(fetch_with(&url, &limits(), &[], &mut Record::default()).expect_err("no TLS there").cause(), "tls");
+    assert_eq!(
+        fetch_with(&url, &limits(), &[], &mut Record::default())
+            .expect_err("no TLS there")
+            .cause(),
+        "tls"
+    );
 }
 
 #[test]
 fn redirects_are_followed_one_by_one_and_only_as_allowed() {
     let server = Server::plain(|out, path| match path {
-        "/one" => head(out, 302, &[("location", "two?x"), ("set-cookie", "a=b"), ("content-length", "0")]),
+        "/one" => head(
+            out,
+            302,
+            &[("location", "two?x"), ("set-cookie", "a=b"), ("content-length", "0")],
+        ),
         "/two?x" => head(out, 308, &[("location", "//site.test:PORT/three#frag")]),
         "/refused" => head(out, 301, &[("location", "/refuse")]),
         "/loop" => head(out, 302, &[("location", "/loop")]),
@@ -59,23 +71,44 @@ fn redirects_are_followed_one_by_one_and_only_as_allowed() {
     let go = |path: &str, record: &mut Record| fetch_with(&server.url(path), &limits(), &[], record);
 
     // The port in `/two` is none: the redirect itself is refused there.
-    assert_eq!(go("/one", &mut record).expect_err("a malformed address").cause(), "redirect");
+    assert_eq!(
+        go("/one", &mut record).expect_err("a malformed address").cause(),
+        "redirect"
+    );
     assert_eq!(record.hops.len(), 1);
     assert_eq!(record.hops[0].2.as_deref(), Some(server.url("/two?x").as_str()));
-    assert!(!server.requests.lock().expect("no panic")[1].to_lowercase().contains("cookie"));
+    assert!(
+        !server.requests.lock().expect("no panic")[1]
+            .to_lowercase()
+            .contains("cookie")
+    );
 
     let mut record = Record::default();
     let refused = go("/refused", &mut record).expect_err("a refused redirect");
     assert_eq!((refused.cause(), record.hops.len()), ("refused", 1));
-    assert!(!server.requests.lock().expect("no panic").iter().any(|r| r.starts_with("GET /refuse ")));
+    assert!(
+        !server
+            .requests
+            .lock()
+            .expect("no panic")
+            .iter()
+            .any(|r| r.starts_with("GET /refuse "))
+    );
 
     let mut record = Record::default();
     assert_eq!(go("/loop", &mut record).expect_err("a loop").cause(), "redirect");
     assert_eq!(record.hops.len(), 4, "three are followed, the fourth answer ends it");
     for path in ["/scheme", "/user", "/bad"] {
-        assert_eq!(go(path, &mut Record::default()).expect_err(path).cause(), "redirect", "{path}");
+        assert_eq!(
+            go(path, &mut Record::default()).expect_err(path).cause(),
+            "redirect",
+            "{path}"
+        );
     }
-    assert_eq!(go("/bare", &mut Record::default()).expect_err("no content").cause(), "status");
+    assert_eq!(
+        go("/bare", &mut Record::default()).expect_err("no content").cause(),
+        "status"
+    );
 }
 
 #[test]
@@ -91,7 +124,13 @@ fn https_does_not_lead_to_http_and_http_may_lead_to_https() {
     assert!(plain.requests.lock().expect("no panic").is_empty());
     let up = server.url("/");
     let start = Server::plain(move |out, _| head(out, 301, &[("location", &up)]));
-    let document = fetch_with(&start.url("/"), &limits(), &[server.root.clone().expect("TLS")], &mut Record::default()).expect("an upgrade");
+    let document = fetch_with(
+        &start.url("/"),
+        &limits(),
+        &[server.root.clone().expect("TLS")],
+        &mut Record::default(),
+    )
+    .expect("an upgrade");
     assert_eq!(document.text, "safe");
 }
 
@@ -101,9 +140,20 @@ fn time_to_decide_on_a_redirect_is_not_the_servers() {
         "/a" => head(out, 302, &[("location", "/b")]),
         _ => respond(out, "text/plain", b"end"),
     });
-    let mut record = Record { think: Duration::from_millis(800), ..Record::default() };
-    let short = picktwo_wire::retrieval::Limits { total_ms: 600, ..limits() };
-    assert_eq!(fetch_with(&server.url("/a"), &short, &[], &mut record).expect("in time").text, "end");
+    let mut record = Record {
+        think: Duration::from_millis(800),
+        ..Record::default()
+    };
+    let short = picktwo_wire::retrieval::Limits {
+        total_ms: 600,
+        ..limits()
+    };
+    assert_eq!(
+        fetch_with(&server.url("/a"), &short, &[], &mut record)
+            .expect("in time")
+            .text,
+        "end"
+    );
 }
 
 #[test]
@@ -120,7 +170,11 @@ fn bodies_are_bounded_on_the_wire_and_decoded() {
             let _ = out.write_all(&bomb);
         }
         "/twice" => {
-            head(out, 200, &[("content-type", "text/html"), ("content-encoding", "gzip, gzip")]);
+            head(
+                out,
+                200,
+                &[("content-type", "text/html"), ("content-encoding", "gzip, gzip")],
+            );
             let _ = out.write_all(&gzip(&gzip(b"x")));
         }
         "/packed" => {
@@ -132,10 +186,19 @@ fn bodies_are_bounded_on_the_wire_and_decoded() {
             let _ = out.write_all(b"no gzip at all");
         }
     });
-    assert_eq!(get(&server, "/long").err(), Some(FetchError::TooLarge(Large::Wire(256 << 10))));
-    assert_eq!(get(&server, "/endless").err(), Some(FetchError::TooLarge(Large::Wire(256 << 10))));
+    assert_eq!(
+        get(&server, "/long").err(),
+        Some(FetchError::TooLarge(Large::Wire(256 << 10)))
+    );
+    assert_eq!(
+        get(&server, "/endless").err(),
+        Some(FetchError::TooLarge(Large::Wire(256 << 10)))
+    );
     let started = Instant::now();
-    assert_eq!(get(&server, "/bomb").err(), Some(FetchError::TooLarge(Large::Decoded(1 << 20))));
+    assert_eq!(
+        get(&server, "/bomb").err(),
+        Some(FetchError::TooLarge(Large::Decoded(1 << 20)))
+    );
     assert!(started.elapsed() < Duration::from_secs(10));
     assert_eq!(get(&server, "/twice").expect_err("two layers").cause(), "encoding");
     assert_eq!(get(&server, "/broken").expect_err("no gzip").cause(), "encoding");
@@ -158,7 +221,11 @@ fn stalls_end_in_time() {
         _ => {
             for n in 0..60 {
                 std::thread::sleep(Duration::from_millis(100));
-                if out.write_all(format!("x-{n}: y\r\n").as_bytes()).and_then(|()| out.flush()).is_err() {
+                if out
+                    .write_all(format!("x-{n}: y\r\n").as_bytes())
+                    .and_then(|()| out.flush())
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -166,7 +233,11 @@ fn stalls_end_in_time() {
     });
     for path in ["/silent", "/drip"] {
         let started = Instant::now();
-        assert_eq!(get(&server, path).err(), Some(FetchError::Timeout(Slow::Total(3_000))), "{path}");
+        assert_eq!(
+            get(&server, path).err(),
+            Some(FetchError::Timeout(Slow::Total(3_000))),
+            "{path}"
+        );
         assert!(started.elapsed() < Duration::from_millis(4_500), "{path}");
     }
     let mut record = Record::default();
@@ -187,17 +258,28 @@ fn a_slow_body_ends_by_its_rate_after_the_grace() {
             }
         }
     });
-    let patient = picktwo_wire::retrieval::Limits { total_ms: 60_000, ..limits() };
+    let patient = picktwo_wire::retrieval::Limits {
+        total_ms: 60_000,
+        ..limits()
+    };
     let started = Instant::now();
     let error = fetch_with(&server.url("/"), &patient, &[], &mut Record::default()).expect_err("100 bytes per second");
     assert_eq!(error, FetchError::Timeout(Slow::Rate(1024)));
-    assert!((9..20).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    assert!(
+        (9..20).contains(&started.elapsed().as_secs()),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]
 fn headers_are_bounded() {
     let server = Server::plain(|out, path| match path {
-        "/one" => head(out, 200, &[("content-type", "text/plain"), ("x-big", &"a".repeat(100 << 10))]),
+        "/one" => head(
+            out,
+            200,
+            &[("content-type", "text/plain"), ("x-big", &"a".repeat(100 << 10))],
+        ),
         "/many" => {
             let names: Vec<String> = (0..1000).map(|n| format!("x-{n}")).collect();
             let fields: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), "v")).collect();
@@ -205,11 +287,18 @@ fn headers_are_bounded() {
         }
         _ => {
             let _ = out.write_all(b"HTTP/1.1 200 OK\r\n");
-            while out.write_all(b"x-endless: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n").is_ok() {}
+            while out
+                .write_all(b"x-endless: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
+                .is_ok()
+            {}
         }
     });
     for path in ["/one", "/many", "/endless"] {
-        assert_eq!(get(&server, path).err(), Some(FetchError::TooLarge(Large::Headers)), "{path}");
+        assert_eq!(
+            get(&server, path).err(),
+            Some(FetchError::TooLarge(Large::Headers)),
+            "{path}"
+        );
     }
 }
 
@@ -227,7 +316,11 @@ fn errors_of_servers_and_documents_have_their_own_names() {
             let _ = out.write_all(b"too short");
         }
         "/chunks" => {
-            head(out, 200, &[("content-type", "text/plain"), ("transfer-encoding", "chunked")]);
+            head(
+                out,
+                200,
+                &[("content-type", "text/plain"), ("transfer-encoding", "chunked")],
+            );
             let _ = out.write_all(b"zz\r\nnot a chunk\r\n");
         }
         _ => {
@@ -235,14 +328,27 @@ fn errors_of_servers_and_documents_have_their_own_names() {
         }
     });
     for (path, cause) in [
-        ("/404", "status"), ("/500", "status"), ("/png", "content-type"), ("/pdf", "content-type"), ("/nul", "content-type"),
-        ("/utf7", "encoding"), ("/short", "protocol"), ("/chunks", "protocol"), ("/garbage", "protocol"),
+        ("/404", "status"),
+        ("/500", "status"),
+        ("/png", "content-type"),
+        ("/pdf", "content-type"),
+        ("/nul", "content-type"),
+        ("/utf7", "encoding"),
+        ("/short", "protocol"),
+        ("/chunks", "protocol"),
+        ("/garbage", "protocol"),
     ] {
         let error = get(&server, path).expect_err(path);
         assert_eq!(error.cause(), cause, "{path}: {error}");
     }
     let closed = raw(drop);
-    let error = fetch_with(&format!("http://site.test:{}/", closed.port()), &limits(), &[], &mut Record::default()).expect_err("closed at once");
+    let error = fetch_with(
+        &format!("http://site.test:{}/", closed.port()),
+        &limits(),
+        &[],
+        &mut Record::default(),
+    )
+    .expect_err("closed at once");
     assert_eq!(error.cause(), "protocol", "{error}");
 }
 
@@ -250,13 +356,31 @@ fn errors_of_servers_and_documents_have_their_own_names() {
 fn names_and_connections_that_fail_say_so() {
     let go = |url: &str| fetch_with(url, &limits(), &[], &mut Record::default()).expect_err(url);
     let error = go("http://unknown.example/");
-    assert_eq!(error, FetchError::Dns { host: "unknown.example".to_owned(), reason: "no such name".to_owned() });
-    assert_eq!(go("http://liar.test/").cause(), "dns", "an answer for another name is none");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+    assert_eq!(
+        error,
+        FetchError::Dns {
+            host: "unknown.example".to_owned(),
+            reason: "no such name".to_owned()
+        }
+    );
+    assert_eq!(
+        go("http://liar.test/").cause(),
+        "dns",
+        "an answer for another name is none"
+    );
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("its address")
+        .port();
     let error = go(&format!("http://site.test:{free}/"));
     assert_eq!(error.cause(), "connect");
     assert!(error.reason().contains("refused"), "{error}");
-    assert_eq!(go(&format!("http://127.0.0.1:{free}/")).cause(), "connect", "a literal is not resolved");
+    assert_eq!(
+        go(&format!("http://127.0.0.1:{free}/")).cause(),
+        "connect",
+        "a literal is not resolved"
+    );
 }
 
 #[test]

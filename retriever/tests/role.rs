@@ -27,22 +27,35 @@ fn main() -> ExitCode {
         return picktwo_retriever::main_role();
     }
     let tests: &[(&str, fn())] = &[
-        ("a_page_is_fetched_and_answered_by_a_locked_process", a_page_is_fetched_and_answered_by_a_locked_process),
+        (
+            "a_page_is_fetched_and_answered_by_a_locked_process",
+            a_page_is_fetched_and_answered_by_a_locked_process,
+        ),
         ("redirects_wait_for_the_launcher", redirects_wait_for_the_launcher),
         ("a_refused_connection_is_named", a_refused_connection_is_named),
         ("probes_are_answered", probes_are_answered),
         ("it_ends_when_the_launcher_is_gone", it_ends_when_the_launcher_is_gone),
-        ("pages_that_exhaust_are_refused_by_name", pages_that_exhaust_are_refused_by_name),
+        (
+            "pages_that_exhaust_are_refused_by_name",
+            pages_that_exhaust_are_refused_by_name,
+        ),
     ];
     // Each in a process of its own: roles are started while there is one thread, and the servers of a test have their own.
     if let Some(one) = std::env::var_os(ONE) {
-        tests.iter().filter(|(name, _)| one == *name).for_each(|(_, test)| test());
+        tests
+            .iter()
+            .filter(|(name, _)| one == *name)
+            .for_each(|(_, test)| test());
         return ExitCode::SUCCESS;
     }
     let mut code = ExitCode::SUCCESS;
     for (name, _) in tests {
         let own = std::env::current_exe().expect("this program");
-        let passed = std::process::Command::new(own).env(ONE, name).status().expect("it runs").success();
+        let passed = std::process::Command::new(own)
+            .env(ONE, name)
+            .status()
+            .expect("it runs")
+            .success();
         println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
         if !passed {
             code = ExitCode::FAILURE;
@@ -75,7 +88,12 @@ fn start() -> Started {
     let listener = Listener::from(descriptors.remove(0));
     let ready: FromRetriever = next(&launcher).expect("ready");
     assert_eq!(ready, FromRetriever::Ready);
-    Started { child, outside, launcher, listener }
+    Started {
+        child,
+        outside,
+        launcher,
+        listener,
+    }
 }
 
 fn next(channel: &Channel) -> Option<FromRetriever> {
@@ -85,12 +103,21 @@ fn next(channel: &Channel) -> Option<FromRetriever> {
 }
 
 fn job(url: &str, question: Option<&str>) -> Job {
-    Job { url: url.to_owned(), question: question.map(str::to_owned), budget: 200, limits: support::limits(), roots: Vec::new(), probes: Vec::new() }
+    Job {
+        url: url.to_owned(),
+        question: question.map(str::to_owned),
+        budget: 200,
+        limits: support::limits(),
+        roots: Vec::new(),
+        probes: Vec::new(),
+    }
 }
 
 impl Started {
     fn send(&self, message: &ToRetriever) {
-        self.launcher.send(&encode(message).expect("it fits"), &[]).expect("it is sent");
+        self.launcher
+            .send(&encode(message).expect("it fits"), &[])
+            .expect("it is sent");
     }
 
     /// Plays the web side and the launcher until the last message. Names resolve to loopback; `connect` says whether a
@@ -108,7 +135,10 @@ impl Started {
                 PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
             ];
             poll(&mut fds, PollTimeout::from(1000u16)).expect("poll");
-            let ready: Vec<bool> = fds.iter().map(|f| f.revents().is_some_and(|r| r.contains(PollFlags::POLLIN))).collect();
+            let ready: Vec<bool> = fds
+                .iter()
+                .map(|f| f.revents().is_some_and(|r| r.contains(PollFlags::POLLIN)))
+                .collect();
             if ready[2]
                 && let Ok(Some(request)) = self.listener.recv()
             {
@@ -118,8 +148,14 @@ impl Started {
                 let mut bytes = Vec::new();
                 if self.outside.recv(&mut bytes).expect("a name").is_some() {
                     let asked: Resolve = decode(&bytes).expect("a name");
-                    let resolved = Resolved { host: asked.host, addresses: vec![Ipv4Addr::LOCALHOST.into()], error: None };
-                    self.outside.send(&encode(&resolved).expect("it fits"), &[]).expect("it is sent");
+                    let resolved = Resolved {
+                        host: asked.host,
+                        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+                        error: None,
+                    };
+                    self.outside
+                        .send(&encode(&resolved).expect("it fits"), &[])
+                        .expect("it is sent");
                 }
             }
             if !ready[0] {
@@ -128,7 +164,10 @@ impl Started {
             match next(&self.launcher) {
                 Some(hop @ FromRetriever::Hop { .. }) => {
                     if matches!(&hop, FromRetriever::Hop { location: Some(_), .. }) {
-                        let refuse = ToRetriever::Refuse { rule: "unknown-host".to_owned(), reason: "nobody asked for it".to_owned() };
+                        let refuse = ToRetriever::Refuse {
+                            rule: "unknown-host".to_owned(),
+                            reason: "nobody asked for it".to_owned(),
+                        };
                         self.send(if follow { &ToRetriever::Follow } else { &refuse });
                     }
                     hops.push(hop);
@@ -145,13 +184,17 @@ impl Started {
     fn call(&self, request: &Request, socket: &mut Option<OwnedFd>, grant: bool) {
         if request.nr == nix::libc::SYS_socket {
             let made = sys::socket(request.int(0), request.int(1), request.int(2)).expect("a socket");
-            self.listener.inject_and_reply(request.id, made.as_fd(), true).expect("it is injected");
+            self.listener
+                .inject_and_reply(request.id, made.as_fd(), true)
+                .expect("it is injected");
             *socket = Some(made);
             return;
         }
         assert_eq!(request.nr, nix::libc::SYS_connect);
         if !grant {
-            self.listener.reply_errno(request.id, Errno::EACCES).expect("it is answered");
+            self.listener
+                .reply_errno(request.id, Errno::EACCES)
+                .expect("it is answered");
             return;
         }
         let mut address = vec![0; request.args[2] as usize];
@@ -174,13 +217,24 @@ fn answer(last: Option<FromRetriever>) -> Answer {
 fn a_page_is_fetched_and_answered_by_a_locked_process() {
     let started = start();
     let server = Server::plain(|out, _| {
-        respond(out, "text/html", b"<title>Widgets</title><main><h1>Widgets</h1><p>Widgets are sold by weight in every town of the land.</p>
+        respond(
+            out,
+            "text/html",
+            b"<title>Widgets</title><main><h1>Widgets</h1><p>Widgets are sold by weight in every town of the land.</p>
             <h2>Limits</h2><p>The spindle limit is 42 per widget. Nothing else is limited.</p><p hidden>MARK</p>
-            <h2>Past</h2><p>The clockmaker who made the first one lived in a house by the sea.</p></main>");
+            <h2>Past</h2><p>The clockmaker who made the first one lived in a house by the sea.</p></main>",
+        );
     });
     let url = format!("http://site.test:{}/w", server.address.port());
     let (hops, last) = started.run(job(&url, Some("what is the spindle limit?")), true, true);
-    assert_eq!(hops, [FromRetriever::Hop { url: url.clone(), status: 200, location: None }]);
+    assert_eq!(
+        hops,
+        [FromRetriever::Hop {
+            url: url.clone(),
+            status: 200,
+            location: None
+        }]
+    );
     let answer = answer(last);
     assert_eq!(picktwo_retriever::check(&answer), Ok(answer.clone()));
     assert_eq!(answer.answer[0].headings, ["Widgets", "Limits"]);
@@ -224,15 +278,30 @@ fn a_refused_connection_is_named() {
 
 fn probes_are_answered() {
     let started = start();
-    started.send(&ToRetriever::Job(Job { probes: vec!["no-such-probe".to_owned()], ..job("http://site.test/", None) }));
+    started.send(&ToRetriever::Job(Job {
+        probes: vec!["no-such-probe".to_owned()],
+        ..job("http://site.test/", None)
+    }));
     let report = next(&started.launcher);
-    assert_eq!(report, Some(FromRetriever::Probe { id: "no-such-probe".to_owned(), outcome: "unavailable".to_owned(), errno: 0 }));
+    assert_eq!(
+        report,
+        Some(FromRetriever::Probe {
+            id: "no-such-probe".to_owned(),
+            outcome: "unavailable".to_owned(),
+            errno: 0
+        })
+    );
     assert_eq!(next(&started.launcher), None);
     started.child.wait().expect("its end");
 }
 
 fn it_ends_when_the_launcher_is_gone() {
-    let Started { child, outside, launcher, listener } = start();
+    let Started {
+        child,
+        outside,
+        launcher,
+        listener,
+    } = start();
     drop(launcher);
     assert!(child.ended_within(5_000).expect("poll"), "it waits for nobody");
     child.wait().expect("its end");
@@ -245,6 +314,9 @@ fn pages_that_exhaust_are_refused_by_name() {
     let url = format!("http://site.test:{}/", server.address.port());
     let started = Instant::now();
     let (_, last) = retriever.run(job(&url, None), true, true);
-    assert!(matches!(&last, Some(FromRetriever::Failed { cause, .. }) if cause == "too-large"), "{last:?}");
+    assert!(
+        matches!(&last, Some(FromRetriever::Failed { cause, .. }) if cause == "too-large"),
+        "{last:?}"
+    );
     assert!(started.elapsed() < Duration::from_secs(10));
 }

@@ -16,10 +16,22 @@ fn retained(words: usize) -> Option<(usize, usize)> {
     for group in articles.chunks(8) {
         let mut page = Page::default();
         let mut questions: Vec<(usize, String, Vec<String>)> = Vec::new();
-        for paragraph in group.iter().flat_map(|a| a["paragraphs"].as_array().expect("paragraphs")) {
+        for paragraph in group
+            .iter()
+            .flat_map(|a| a["paragraphs"].as_array().expect("paragraphs"))
+        {
             for qa in paragraph["qas"].as_array().expect("questions") {
-                let answers = qa["answers"].as_array().expect("answers").iter().map(|a| a["text"].as_str().unwrap_or("").to_owned()).collect();
-                questions.push((page.blocks.len(), qa["question"].as_str().unwrap_or("").to_owned(), answers));
+                let answers = qa["answers"]
+                    .as_array()
+                    .expect("answers")
+                    .iter()
+                    .map(|a| a["text"].as_str().unwrap_or("").to_owned())
+                    .collect();
+                questions.push((
+                    page.blocks.len(),
+                    qa["question"].as_str().unwrap_or("").to_owned(),
+                    answers,
+                ));
             }
             page.blocks.push(Block {
                 kind: BlockKind::Text,
@@ -39,7 +51,11 @@ fn retained(words: usize) -> Option<(usize, usize)> {
             let text = match &chosen.parts[gold] {
                 Part::Nothing => String::new(),
                 Part::Whole => page.blocks[gold].text.clone(),
-                Part::Ranges(ranges) => ranges.iter().map(|(a, b)| &page.blocks[gold].text[*a..*b]).collect::<Vec<_>>().join(" "),
+                Part::Ranges(ranges) => ranges
+                    .iter()
+                    .map(|(a, b)| &page.blocks[gold].text[*a..*b])
+                    .collect::<Vec<_>>()
+                    .join(" "),
             };
             all += 1;
             kept += usize::from(answers.iter().any(|a| text.contains(a.as_str())));
@@ -53,7 +69,10 @@ fn answers_are_retained() {
     for (words, least) in [(50, 0.75), (100, 0.90), (200, 0.94), (400, 0.95)] {
         let Some((kept, all)) = retained(words) else { return };
         let share = kept as f64 / all as f64;
-        println!("{words} words of eight articles: {kept} of {all} answers retained ({:.1} %)", 100.0 * share);
+        println!(
+            "{words} words of eight articles: {kept} of {all} answers retained ({:.1} %)",
+            100.0 * share
+        );
         assert!(share >= least, "{words} words: {share}");
     }
 }

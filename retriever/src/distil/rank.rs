@@ -27,7 +27,13 @@ pub struct Sentence {
 
 impl Sentence {
     pub(super) fn new(block: usize, start: usize, end: usize, text: &str, above: &str) -> Self {
-        Self { block, start, end, terms: words::terms(text), above: words::terms(above) }
+        Self {
+            block,
+            start,
+            end,
+            terms: words::terms(text),
+            above: words::terms(above),
+        }
     }
 }
 
@@ -74,7 +80,11 @@ impl<'q> Bm25<'q> {
 pub(super) fn scores(units: &[Sentence], question: &[Term]) -> Vec<f64> {
     let texts: Vec<Vec<&Term>> = units.iter().map(|u| u.terms.iter().collect()).collect();
     let by_sentence = Bm25::new(question, &texts);
-    let own: Vec<f64> = units.iter().zip(&texts).map(|(u, t)| by_sentence.score(t, &u.above)).collect();
+    let own: Vec<f64> = units
+        .iter()
+        .zip(&texts)
+        .map(|(u, t)| by_sentence.score(t, &u.above))
+        .collect();
 
     let mut blocks: Vec<(usize, Vec<&Term>)> = Vec::new();
     for unit in units {
@@ -90,7 +100,10 @@ pub(super) fn scores(units: &[Sentence], question: &[Term]) -> Vec<f64> {
     (0..units.len())
         .map(|n| {
             // What stands under another heading is no neighbour.
-            let beside = |m: Option<usize>| m.filter(|m| units.get(*m).is_some_and(|u| u.above == units[n].above)).map_or(0.0, |m| own[m]);
+            let beside = |m: Option<usize>| {
+                m.filter(|m| units.get(*m).is_some_and(|u| u.above == units[n].above))
+                    .map_or(0.0, |m| own[m])
+            };
             let (before, after) = (beside(n.checked_sub(1)), beside(n.checked_add(1)));
             let block = block_scores.get(&units[n].block).copied().unwrap_or(0.0);
             own[n] + BLOCK_SHARE * block + NEIGHBOUR_SHARE * before.max(after)

@@ -69,7 +69,8 @@ fn wide(c: char) -> bool {
 }
 
 const ABBREVIATIONS: &[&str] = &[
-    "e.g", "i.e", "etc", "vs", "cf", "mr", "mrs", "ms", "dr", "prof", "st", "no", "fig", "inc", "ltd", "approx", "jr", "sr", "vol", "ca",
+    "e.g", "i.e", "etc", "vs", "cf", "mr", "mrs", "ms", "dr", "prof", "st", "no", "fig", "inc", "ltd", "approx", "jr",
+    "sr", "vol", "ca",
 ];
 
 /// Byte ranges of the sentences of a text, white space at their ends left out.
@@ -92,7 +93,9 @@ pub(super) fn sentences(text: &str) -> Vec<(usize, usize)> {
             '。' | '！' | '？' => true,
             '\n' => rest.starts_with('\n'),
             '.' | '!' | '?' => {
-                let tail = rest.trim_start_matches(['"', '\'', ')', ']', '”', '’', '`', '[']).trim_start_matches(|c: char| c.is_ascii_digit() || c == ']');
+                let tail = rest
+                    .trim_start_matches(['"', '\'', ')', ']', '”', '’', '`', '['])
+                    .trim_start_matches(|c: char| c.is_ascii_digit() || c == ']');
                 let gap = tail.starts_with(char::is_whitespace) || tail.is_empty();
                 let next = tail.trim_start().chars().next();
                 let starts = next.is_none_or(|n| !n.is_lowercase());
@@ -120,7 +123,10 @@ pub(super) fn sentences(text: &str) -> Vec<(usize, usize)> {
 }
 
 fn abbreviated(before: &str) -> bool {
-    let word = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or("");
+    let word = before
+        .rsplit(|c: char| c.is_whitespace() || c == '(')
+        .next()
+        .unwrap_or("");
     let initial = word.len() == 1 && word.chars().all(|c| c.is_ascii_uppercase());
     initial || ABBREVIATIONS.iter().any(|a| a.eq_ignore_ascii_case(word))
 }
@@ -131,15 +137,35 @@ mod tests {
 
     #[test]
     fn sentences_end_where_they_end() {
-        let text = "One, e.g. this v1.2.3 thing. “Two!” (Three?) Dr. No came. see a.b for 3.5 of it\n\nNew one. 日本。語";
+        let text =
+            "One, e.g. this v1.2.3 thing. “Two!” (Three?) Dr. No came. see a.b for 3.5 of it\n\nNew one. 日本。語";
         let got: Vec<_> = sentences(text).into_iter().map(|(a, b)| &text[a..b]).collect();
-        assert_eq!(got, ["One, e.g. this v1.2.3 thing.", "“Two!”", "(Three?)", "Dr. No came. see a.b for 3.5 of it", "New one.", "日本。", "語"]);
+        assert_eq!(
+            got,
+            [
+                "One, e.g. this v1.2.3 thing.",
+                "“Two!”",
+                "(Three?)",
+                "Dr. No came. see a.b for 3.5 of it",
+                "New one.",
+                "日本。",
+                "語"
+            ]
+        );
     }
 
     #[test]
     fn names_versions_and_errors_stay_whole() {
         let got = terms("Calling std::fs::read failed with E0308 in libfoo-1.2.3: max_sizes are settings.");
-        for whole in ["std::fs::read", "e0308", "libfoo-1.2.3", "max_sizes", "set", "call", "fail"] {
+        for whole in [
+            "std::fs::read",
+            "e0308",
+            "libfoo-1.2.3",
+            "max_sizes",
+            "set",
+            "call",
+            "fail",
+        ] {
             assert!(got.contains(&whole.to_owned()), "{whole} is not in {got:?}");
         }
         assert!(!got.contains(&"with".to_owned()));

@@ -1,6 +1,7 @@
 //! Turns the visible tree of a page into blocks: headings, paragraphs, list items, whole tables, code byte for byte.
 
 use super::hidden::COLLAPSED;
+use super::shape::{is_data_table, pre_text, rows_of};
 use super::{Block, Link};
 use dom_query::NodeRef;
 use picktwo_wire::answer::BlockKind;
@@ -9,14 +10,76 @@ use std::collections::HashMap;
 
 /// Elements without text for readers.
 const SKIPPED: &[&str] = &[
-    "script", "style", "head", "select", "option", "textarea", "input", "button", "datalist", "map", "meter", "progress", "title",
-    "annotation", "annotation-xml", "rp",
+    "script",
+    "style",
+    "head",
+    "select",
+    "option",
+    "textarea",
+    "input",
+    "button",
+    "datalist",
+    "map",
+    "meter",
+    "progress",
+    "title",
+    "annotation",
+    "annotation-xml",
+    "rp",
 ];
 /// Elements that flow within a line.
 const INLINE: &[&str] = &[
-    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins", "kbd",
-    "label", "mark", "math", "nobr", "q", "rb", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time",
-    "tt", "u", "var", "wbr", "mrow", "mi", "mo", "mn", "msup", "msub", "mfrac", "msqrt", "mtext", "semantics", "mstyle", "mspace",
+    "a",
+    "abbr",
+    "acronym",
+    "b",
+    "bdi",
+    "bdo",
+    "big",
+    "cite",
+    "code",
+    "data",
+    "del",
+    "dfn",
+    "em",
+    "font",
+    "i",
+    "img",
+    "ins",
+    "kbd",
+    "label",
+    "mark",
+    "math",
+    "nobr",
+    "q",
+    "rb",
+    "rt",
+    "ruby",
+    "s",
+    "samp",
+    "small",
+    "span",
+    "strike",
+    "strong",
+    "sub",
+    "sup",
+    "time",
+    "tt",
+    "u",
+    "var",
+    "wbr",
+    "mrow",
+    "mi",
+    "mo",
+    "mn",
+    "msup",
+    "msub",
+    "mfrac",
+    "msqrt",
+    "mtext",
+    "semantics",
+    "mstyle",
+    "mspace",
 ];
 /// Bytes of a URL that is worth a reference; longer ones carry data rather than name a place.
 const MAX_LINK: usize = 500;
@@ -125,7 +188,8 @@ impl<'u> Collector<'u> {
                 self.flush(BlockKind::Text, 0);
                 self.children(node);
                 // Signatures of an API are headings of what describes them.
-                let signature = node.has_class("sig") || node.parent().is_some_and(|p| p.has_class("py") || p.has_class("rust"));
+                let signature =
+                    node.has_class("sig") || node.parent().is_some_and(|p| p.has_class("py") || p.has_class("rust"));
                 match signature {
                     true => self.flush(BlockKind::Heading, 6),
                     false => self.flush(BlockKind::Text, 0),
@@ -155,7 +219,9 @@ impl<'u> Collector<'u> {
             _ if INLINE.contains(&name) => self.children(node),
             _ => {
                 let chrome = matches!(name, "nav" | "footer" | "aside")
-                    || node.attr("role").is_some_and(|r| matches!(&*r, "navigation" | "contentinfo" | "complementary" | "search" | "menu"));
+                    || node.attr("role").is_some_and(|r| {
+                        matches!(&*r, "navigation" | "contentinfo" | "complementary" | "search" | "menu")
+                    });
                 self.chrome += u32::from(chrome);
                 self.flush(BlockKind::Text, 0);
                 self.children(node);
@@ -178,17 +244,33 @@ impl<'u> Collector<'u> {
             (kind, _, _) => (kind, String::new()),
         };
         let text = match kind {
-            BlockKind::Heading => text.trim_end_matches(['¶', '#', '§', '🔗']).trim_end().replace('\n', " "),
+            BlockKind::Heading => text
+                .trim_end_matches(['¶', '#', '§', '🔗'])
+                .trim_end()
+                .replace('\n', " "),
             BlockKind::List => format!("{prefix}{}", text.replace('\n', &format!("\n{}  ", indent(self.list)))),
             _ => text.to_owned(),
         };
         let end = text.len();
-        let refs = flow.refs.into_iter().map(|(at, link)| ((at + prefix.len()).min(end), link)).filter(|(at, _)| text.is_char_boundary(*at)).collect();
+        let refs = flow
+            .refs
+            .into_iter()
+            .map(|(at, link)| ((at + prefix.len()).min(end), link))
+            .filter(|(at, _)| text.is_char_boundary(*at))
+            .collect();
         self.put(kind, level, text, refs);
     }
 
     fn put(&mut self, kind: BlockKind, level: u8, text: String, refs: Vec<(usize, usize)>) {
-        let block = Block { kind, level, text, refs, main: false, chrome: self.chrome > 0, collapsed: self.collapsed > 0 };
+        let block = Block {
+            kind,
+            level,
+            text,
+            refs,
+            main: false,
+            chrome: self.chrome > 0,
+            collapsed: self.collapsed > 0,
+        };
         self.blocks.push(block);
     }
 
@@ -200,7 +282,12 @@ impl<'u> Collector<'u> {
         // A link around blocks has no place within a line, and a mark without words names nothing.
         let inside = self.blocks.len() == blocks && self.flow.text.len() > before;
         if !inside || !self.flow.text[before..].chars().any(char::is_alphanumeric) {
-            if inside && self.flow.text[before..].trim().chars().all(|c| matches!(c, '¶' | '#' | '§' | '🔗')) {
+            if inside
+                && self.flow.text[before..]
+                    .trim()
+                    .chars()
+                    .all(|c| matches!(c, '¶' | '#' | '§' | '🔗'))
+            {
                 self.flow.text.truncate(before);
             }
             return;
@@ -238,7 +325,8 @@ impl<'u> Collector<'u> {
 
     fn inline_code(&mut self, node: &NodeRef<'_>) {
         let text = node.text();
-        if node.first_element_child().is_some_and(|c| c.has_name("pre")) || text.contains('`') || text.trim().is_empty() {
+        if node.first_element_child().is_some_and(|c| c.has_name("pre")) || text.contains('`') || text.trim().is_empty()
+        {
             self.children(node);
             return;
         }
@@ -252,7 +340,12 @@ impl<'u> Collector<'u> {
         let inner = self.flow.text.len() > before && !self.flow.text.ends_with('`');
         if open && inner {
             self.flow.text.push('`');
-            for (at, _) in self.flow.refs.iter_mut().filter(|(at, _)| *at == self.flow.text.len() - 1) {
+            for (at, _) in self
+                .flow
+                .refs
+                .iter_mut()
+                .filter(|(at, _)| *at == self.flow.text.len() - 1)
+            {
                 *at += 1;
             }
         }
@@ -261,7 +354,8 @@ impl<'u> Collector<'u> {
     fn code(&mut self, node: &NodeRef<'_>) {
         self.flush(BlockKind::Text, 0);
         let text = pre_text(node);
-        let gutter = text.lines().all(|l| l.trim().chars().all(|c| c.is_ascii_digit())) && node.ancestors(Some(6)).iter().any(|a| a.has_name("td"));
+        let gutter = text.lines().all(|l| l.trim().chars().all(|c| c.is_ascii_digit()))
+            && node.ancestors(Some(6)).iter().any(|a| a.has_name("td"));
         if !text.trim().is_empty() && !gutter {
             self.bullet = None;
             self.put(BlockKind::Code, 0, text, Vec::new());
@@ -278,7 +372,11 @@ impl<'u> Collector<'u> {
                 continue;
             }
             self.flush(BlockKind::Text, 0);
-            self.bullet = Some(if numbered { format!("{number}. ") } else { "- ".to_owned() });
+            self.bullet = Some(if numbered {
+                format!("{number}. ")
+            } else {
+                "- ".to_owned()
+            });
             number = number.saturating_add(1);
             self.children(&item);
             self.flush(BlockKind::Text, 0);
@@ -356,59 +454,4 @@ impl<'u> Collector<'u> {
 
 fn indent(depth: u32) -> String {
     "  ".repeat(depth.saturating_sub(1).min(10) as usize)
-}
-
-/// The rows of a table itself, not of tables inside it.
-fn rows_of<'a>(table: &NodeRef<'a>) -> Vec<NodeRef<'a>> {
-    let mut rows = Vec::new();
-    for child in table.element_children() {
-        if child.has_name("tr") {
-            rows.push(child);
-        } else if matches!(child.node_name().as_deref(), Some("thead" | "tbody" | "tfoot")) {
-            rows.extend(child.element_children().into_iter().filter(|r| r.has_name("tr")));
-        }
-    }
-    rows
-}
-
-/// Whether a table holds data rather than the page's layout or a listing with line numbers.
-fn is_data_table(table: &NodeRef<'_>) -> bool {
-    if table.attr("role").is_some_and(|r| matches!(&*r, "presentation" | "none")) {
-        return false;
-    }
-    let structure = table.descendants_it().any(|n| {
-        n.node_name().is_some_and(|name| matches!(&*name, "table" | "pre" | "h1" | "h2" | "h3" | "article" | "section" | "form" | "blockquote"))
-    });
-    if structure {
-        return false;
-    }
-    let rows = rows_of(table);
-    let widest = rows.iter().map(|r| r.element_children().len()).max().unwrap_or(0);
-    let long_cell = rows.iter().flat_map(|r| r.element_children()).any(|c| c.text().len() > 2000);
-    rows.len() >= 2 && widest >= 2 && !long_cell || table.descendants_it().any(|n| n.has_name("th"))
-}
-
-/// The text of preformatted code as it is shown: byte for byte, `br` as a line end.
-fn pre_text(node: &NodeRef<'_>) -> String {
-    let mut out = String::new();
-    let mut lines = Vec::new();
-    for n in node.descendants_it() {
-        if n.is_text() {
-            let skipped = n.ancestors_it(None).take_while(|a| a.id != node.id).any(|a| a.has_name("button") || a.has_name("script") || a.has_name("style"));
-            if !skipped {
-                out.push_str(&n.text());
-            }
-        } else if n.has_name("br") {
-            out.push('\n');
-        } else if n.node_name().is_some_and(|name| matches!(&*name, "div" | "li" | "p" | "tr")) {
-            lines.push(out.len());
-        }
-    }
-    // One element per line and no line ends of its own: the boxes are the lines.
-    if lines.len() > 1 && !out.trim().contains('\n') {
-        for at in lines.into_iter().rev().filter(|at| *at > 0) {
-            out.insert(at, '\n');
-        }
-    }
-    out
 }

@@ -23,12 +23,48 @@ pub(super) struct Declaration {
 }
 
 const PROPERTIES: &[&str] = &[
-    "display", "visibility", "opacity", "font-size", "font", "color", "background", "background-color", "background-image", "clip",
-    "clip-path", "-webkit-clip-path", "position", "left", "right", "top", "bottom", "inset", "text-indent", "width", "height",
-    "max-width", "max-height", "overflow", "overflow-x", "overflow-y", "transform", "scale", "translate", "margin", "margin-left",
-    "margin-top", "content-visibility", "filter", "zoom", "-webkit-text-fill-color", "line-height",
+    "display",
+    "visibility",
+    "opacity",
+    "font-size",
+    "font",
+    "color",
+    "background",
+    "background-color",
+    "background-image",
+    "clip",
+    "clip-path",
+    "-webkit-clip-path",
+    "position",
+    "left",
+    "right",
+    "top",
+    "bottom",
+    "inset",
+    "text-indent",
+    "width",
+    "height",
+    "max-width",
+    "max-height",
+    "overflow",
+    "overflow-x",
+    "overflow-y",
+    "transform",
+    "scale",
+    "translate",
+    "margin",
+    "margin-left",
+    "margin-top",
+    "content-visibility",
+    "filter",
+    "zoom",
+    "-webkit-text-fill-color",
+    "line-height",
     // They tell text that an animation brings in from text that nobody is to see.
-    "animation", "animation-name", "transition", "will-change",
+    "animation",
+    "animation-name",
+    "transition",
+    "will-change",
 ];
 
 /// The width, in pixels, that media queries are judged by.
@@ -87,7 +123,11 @@ pub(super) fn sheet(css: &str, rules: &mut Vec<Rule>) {
     // Conditional groups are put behind what was already there; order inside a group is kept.
     while let Some(mut rest) = pending.pop() {
         while let Some(open) = rest.find(['{', ';']) {
-            let prelude = rest[..open].trim().trim_start_matches(['}', ' ', '\n']).trim_start_matches("<!--").trim();
+            let prelude = rest[..open]
+                .trim()
+                .trim_start_matches(['}', ' ', '\n'])
+                .trim_start_matches("<!--")
+                .trim();
             if rest.as_bytes()[open] == b';' {
                 rest = &rest[open + 1..];
                 continue;
@@ -126,7 +166,9 @@ pub(super) fn sheet(css: &str, rules: &mut Vec<Rule>) {
 }
 
 fn group_applies(at_rule: &str) -> bool {
-    let (name, condition) = at_rule.split_once(|c: char| c.is_whitespace() || c == '(').unwrap_or((at_rule, ""));
+    let (name, condition) = at_rule
+        .split_once(|c: char| c.is_whitespace() || c == '(')
+        .unwrap_or((at_rule, ""));
     match name.to_ascii_lowercase().as_str() {
         "layer" | "supports" | "scope" => true,
         "media" => media_applies(condition),
@@ -140,8 +182,18 @@ pub(super) fn media_applies(query: &str) -> bool {
     query.trim().is_empty()
         || query.split(',').any(|q| {
             let negated = q.trim_start().starts_with("not ");
-            let other = ["print", "speech", "aural", "tty", "braille"].iter().any(|m| q.contains(m));
-            let preference = ["prefers-", "forced-colors", "inverted-colors", "hover: none", "pointer: coarse"].iter().any(|m| q.contains(m));
+            let other = ["print", "speech", "aural", "tty", "braille"]
+                .iter()
+                .any(|m| q.contains(m));
+            let preference = [
+                "prefers-",
+                "forced-colors",
+                "inverted-colors",
+                "hover: none",
+                "pointer: coarse",
+            ]
+            .iter()
+            .any(|m| q.contains(m));
             let width = |name: &str| {
                 let after = q.split_once(name)?.1.trim_start().strip_prefix(':')?;
                 length(after.split(')').next()?.trim(), 16.0)
@@ -157,8 +209,21 @@ fn is_stateful(selector: &str) -> bool {
     let selector = selector.to_ascii_lowercase();
     selector.contains("::")
         || [
-            ":hover", ":focus", ":active", ":target", ":visited", ":checked", ":before", ":after", ":first-line", ":first-letter",
-            ":disabled", ":placeholder", ":-webkit", ":-moz", ":-ms",
+            ":hover",
+            ":focus",
+            ":active",
+            ":target",
+            ":visited",
+            ":checked",
+            ":before",
+            ":after",
+            ":first-line",
+            ":first-letter",
+            ":disabled",
+            ":placeholder",
+            ":-webkit",
+            ":-moz",
+            ":-ms",
         ]
         .iter()
         .any(|state| selector.contains(state))
@@ -232,14 +297,20 @@ pub(super) fn subject_key(selector: &str) -> Option<String> {
 
 /// Reads declarations, of a rule or of a `style` attribute, and keeps those that matter.
 pub(super) fn declarations(text: &str) -> Vec<Declaration> {
-    let text = if text.contains("/*") { without_comments(text) } else { text.to_owned() };
+    let text = if text.contains("/*") {
+        without_comments(text)
+    } else {
+        text.to_owned()
+    };
     let mut out = Vec::new();
     for part in split(&text, ';') {
         // A nested rule: what precedes its selector is not a declaration either.
         if part.contains('{') {
             continue;
         }
-        let Some((property, value)) = part.split_once(':') else { continue };
+        let Some((property, value)) = part.split_once(':') else {
+            continue;
+        };
         let property = unescape(property.trim()).to_ascii_lowercase();
         if !property.starts_with("--") && !PROPERTIES.contains(&property.as_str()) {
             continue;
@@ -252,7 +323,11 @@ pub(super) fn declarations(text: &str) -> Vec<Declaration> {
             important = true;
             value = before.trim_end().to_owned();
         }
-        out.push(Declaration { property, value, important });
+        out.push(Declaration {
+            property,
+            value,
+            important,
+        });
     }
     out
 }
@@ -289,10 +364,17 @@ fn unescape(text: &str) -> String {
 /// [`VIEWPORT`].
 pub(super) fn length(value: &str, em: f32) -> Option<f32> {
     let value = value.trim();
-    let digits = value.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(value.len());
+    let digits = value
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
+        .unwrap_or(value.len());
     // 1e3px: the exponent belongs to the number only if digits follow.
     let (number, unit) = value.split_at(digits);
-    let (number, unit) = match unit.strip_prefix('e').map(|u| (u.find(|c: char| !(c.is_ascii_digit() || c == '-')).unwrap_or(u.len()), u)) {
+    let (number, unit) = match unit.strip_prefix('e').map(|u| {
+        (
+            u.find(|c: char| !(c.is_ascii_digit() || c == '-')).unwrap_or(u.len()),
+            u,
+        )
+    }) {
         Some((n, exponent)) if n > 0 => (format!("{number}e{}", &exponent[..n]), &exponent[n..]),
         _ => (number.to_owned(), unit),
     };
@@ -323,73 +405,18 @@ pub(super) fn length(value: &str, em: f32) -> Option<f32> {
 /// Whether any length in a value, `calc()` and functions included, reaches `limit` pixels in the negative.
 pub(super) fn far_negative(value: &str, em: f32, limit: f32) -> bool {
     let mut minus = false;
-    value.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | '*')).any(|token| {
-        if token == "-" {
-            minus = true;
-            return false;
-        }
-        let far = length(token, em).is_some_and(|l| if minus { l >= limit } else { l <= -limit });
-        minus &= token.is_empty();
-        far
-    })
+    value
+        .split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | '*'))
+        .any(|token| {
+            if token == "-" {
+                minus = true;
+                return false;
+            }
+            let far = length(token, em).is_some_and(|l| if minus { l >= limit } else { l <= -limit });
+            minus &= token.is_empty();
+            far
+        })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rules(css: &str) -> Vec<(String, String)> {
-        let mut rules = Vec::new();
-        sheet(css, &mut rules);
-        rules
-            .iter()
-            .map(|r| (r.selector.clone(), r.declarations.iter().map(|d| format!("{}={}", d.property, d.value)).collect::<Vec<_>>().join(",")))
-            .collect()
-    }
-
-    #[test]
-    fn sheets_are_read_with_their_groups() {
-        let css = "@charset 'x'; /* .c{display:none} */ .a , #b > i { display : NONE !important; margin: 0; float:left }
-            @media print { .p { display:none } } @media (max-width: 600px) { .m { display:none } }
-            @media screen and (min-width: 40em) { .w { visibility:hidden } .w2 { opacity:0 } }
-            @keyframes x { from { opacity: 0 } } .s::before, .t:hover { display:none } .q { content: '}'; opacity: 0.5 }
-            @supports (display:grid) { .g { left: -9999px } } .z{color:red";
-        let got = rules(css);
-        let selectors: Vec<_> = got.iter().map(|(s, _)| s.as_str()).collect();
-        assert_eq!(selectors, [".a", "#b > i", ".w", ".w2", ".q", ".g", ".z"]);
-        assert_eq!(got[0].1, "display=none,margin=0");
-        assert_eq!(got[4].1, "opacity=0.5");
-    }
-
-    #[test]
-    fn escapes_and_comments_do_not_hide_a_declaration() {
-        for text in ["d\\69splay:none", "dis\\70 lay: n\\6f ne", "color:red;/**/display:/*x*/none", "DISPLAY:None;"] {
-            assert!(declarations(text).iter().any(|d| d.property == "display" && d.value == "none"), "{text}");
-        }
-    }
-
-    #[test]
-    fn keys_and_weights_of_selectors() {
-        assert_eq!(subject_key("div .a.b"), Some(".a".to_owned()));
-        assert_eq!(subject_key("a > P:not(.x)"), Some("p".to_owned()));
-        assert_eq!(subject_key("p#i.c"), Some("#i".to_owned()));
-        assert_eq!(subject_key("[hidden]"), None);
-        assert_eq!(subject_key(".md\\:x"), None);
-        assert_eq!(specificity("ul li.a #b[x]"), (1, 2, 2));
-    }
-
-    #[test]
-    fn lengths_become_pixels() {
-        for (value, px) in [("0", 0.0), ("1.5em", 15.0), ("-9999px", -9999.0), ("3pt", 4.0), ("-1e3px", -1000.0), ("1rem", 16.0)] {
-            assert_eq!(length(value, 10.0), Some(px), "{value}");
-        }
-        assert_eq!(length("auto", 10.0), None);
-        assert_eq!(length("7", 10.0), None);
-        for value in ["-9999px", "calc(100% - 9999px)", "calc(-1 * 1px + -600px)", "translatex(-5000px)"] {
-            assert!(far_negative(value, 16.0, 500.0), "{value}");
-        }
-        for value in ["-10px", "calc(100% - 20px)", "9999px", "auto"] {
-            assert!(!far_negative(value, 16.0, 500.0), "{value}");
-        }
-    }
-}
+mod tests;

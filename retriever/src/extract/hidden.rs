@@ -17,13 +17,25 @@ pub(super) struct Hidden {
 }
 
 /// Elements whose content is never text of the page.
-const NEVER: &[&str] = &["noscript", "template", "svg", "iframe", "object", "embed", "canvas", "audio", "video", "noembed", "noframes"];
+const NEVER: &[&str] = &[
+    "noscript", "template", "svg", "iframe", "object", "embed", "canvas", "audio", "video", "noembed", "noframes",
+];
 /// Marks what the page shows only after a click.
 pub(super) const COLLAPSED: &str = "data-picktwo-collapsed";
 /// Classes that frameworks use for text that only screen readers get.
 const READER_CLASSES: &[&str] = &[
-    "sr-only", "visually-hidden", "visuallyhidden", "screen-reader-text", "screen-reader-only", "screenreader-only", "a11y-hidden",
-    "show-for-sr", "element-invisible", "u-visually-hidden", "assistive-text", "hidden-visually",
+    "sr-only",
+    "visually-hidden",
+    "visuallyhidden",
+    "screen-reader-text",
+    "screen-reader-only",
+    "screenreader-only",
+    "a11y-hidden",
+    "show-for-sr",
+    "element-invisible",
+    "u-visually-hidden",
+    "assistive-text",
+    "hidden-visually",
 ];
 /// Matches of rules against elements on one page.
 const MAX_MATCHES: usize = 3_000_000;
@@ -51,7 +63,9 @@ impl Sheets {
         let mut define = |d: &css::Declaration| {
             if d.property.starts_with("--") {
                 // With more than one value, which one holds where is beyond this pass.
-                let entry = variables.entry(d.property.clone()).or_insert_with(|| Some(d.value.clone()));
+                let entry = variables
+                    .entry(d.property.clone())
+                    .or_insert_with(|| Some(d.value.clone()));
                 if entry.as_ref().is_some_and(|v| *v != d.value) {
                     *entry = None;
                 }
@@ -59,7 +73,9 @@ impl Sheets {
         };
         rules.iter().flat_map(|r| &r.declarations).for_each(&mut define);
         for node in document.select("[style*='--']").nodes() {
-            css::declarations(&node.attr_or("style", "")).iter().for_each(&mut define);
+            css::declarations(&node.attr_or("style", ""))
+                .iter()
+                .for_each(&mut define);
         }
 
         let mut sheets = Self {
@@ -67,10 +83,13 @@ impl Sheets {
             by_key: HashMap::new(),
             general: Vec::new(),
             variables: variables.into_iter().filter_map(|(k, v)| Some((k, v?))).collect(),
-            own_only: !document.select("link[rel~='stylesheet'], link[as='style']").exists() && !document.select("style").text().contains("@import"),
+            own_only: !document.select("link[rel~='stylesheet'], link[as='style']").exists()
+                && !document.select("style").text().contains("@import"),
         };
         for rule in rules {
-            let Ok(matcher) = Matcher::new(&rule.selector) else { continue };
+            let Ok(matcher) = Matcher::new(&rule.selector) else {
+                continue;
+            };
             let n = sheets.rules.len();
             match css::subject_key(&rule.selector) {
                 Some(key) => sheets.by_key.entry(key).or_default().push(n),
@@ -89,8 +108,17 @@ impl Sheets {
             let mut keys: Vec<String> = Vec::new();
             keys.extend(node.node_name().map(|n| n.to_string()));
             keys.extend(node.id_attr().map(|id| format!("#{id}")));
-            keys.extend(node.class().iter().flat_map(|c| c.split_ascii_whitespace()).map(|c| format!(".{c}")));
-            let found = keys.iter().filter_map(|k| self.by_key.get(k)).flatten().chain(&self.general);
+            keys.extend(
+                node.class()
+                    .iter()
+                    .flat_map(|c| c.split_ascii_whitespace())
+                    .map(|c| format!(".{c}")),
+            );
+            let found = keys
+                .iter()
+                .filter_map(|k| self.by_key.get(k))
+                .flatten()
+                .chain(&self.general);
             for &n in found {
                 *matches += 1;
                 if node.is_match(&self.rules[n].1) {
@@ -119,7 +147,11 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
     let mut hidden = Hidden::default();
     let sheets = Sheets::read(document);
     let turned: HashSet<String> = turned_over(document);
-    let most = if lift_veils { letters(&document.root().text()) / 2 } else { u64::MAX };
+    let most = if lift_veils {
+        letters(&document.root().text()) / 2
+    } else {
+        u64::MAX
+    };
     let mut matches = 0;
     let mut stack = vec![(document.root(), Inherited::root(sheets.own_only))];
     while let Some((node, inherited)) = stack.pop() {
@@ -147,7 +179,12 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
                 let veil = matches!(&*name, "html" | "body") || lift_veils && letters(&child.text()) >= most;
                 let mut now = own.hand_down(inherited);
                 if veil {
-                    now = Inherited { visible: inherited.visible, opacity: inherited.opacity, font_size: inherited.font_size.max(now.font_size), ..now };
+                    now = Inherited {
+                        visible: inherited.visible,
+                        opacity: inherited.opacity,
+                        font_size: inherited.font_size.max(now.font_size),
+                        ..now
+                    };
                     stack.push((child, now));
                     continue;
                 }
@@ -155,7 +192,14 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
                     // What a reader turns over, or an animation brings in, is kept like closed details and labelled like them.
                     Some(why) if why == "opacity" && own.animated() || is_turned(&child, &turned) => {
                         child.set_attr(COLLAPSED, "");
-                        stack.push((child, Inherited { visible: inherited.visible, opacity: inherited.opacity, ..now }));
+                        stack.push((
+                            child,
+                            Inherited {
+                                visible: inherited.visible,
+                                opacity: inherited.opacity,
+                                ..now
+                            },
+                        ));
                     }
                     Some(why) => {
                         hidden.count(why, &child.text());
@@ -177,17 +221,25 @@ fn letters(text: &str) -> u64 {
 /// Ids of what buttons and tabs of the page show and hide.
 fn turned_over(document: &Document) -> HashSet<String> {
     let mut ids = HashSet::new();
-    for node in document.select("[aria-controls], [data-bs-target], [data-target]").nodes() {
+    for node in document
+        .select("[aria-controls], [data-bs-target], [data-target]")
+        .nodes()
+    {
         for name in ["aria-controls", "data-bs-target", "data-target"] {
             let targets = node.attr(name).unwrap_or_default();
-            ids.extend(targets.split_ascii_whitespace().map(|id| id.trim_start_matches('#').to_owned()));
+            ids.extend(
+                targets
+                    .split_ascii_whitespace()
+                    .map(|id| id.trim_start_matches('#').to_owned()),
+            );
         }
     }
     ids
 }
 
 fn is_turned(node: &NodeRef<'_>, turned: &HashSet<String>) -> bool {
-    node.attr("role").is_some_and(|r| r.eq_ignore_ascii_case("tabpanel")) || node.id_attr().is_some_and(|id| turned.contains(&*id))
+    node.attr("role").is_some_and(|r| r.eq_ignore_ascii_case("tabpanel"))
+        || node.id_attr().is_some_and(|id| turned.contains(&*id))
 }
 
 fn by_attribute(node: &NodeRef<'_>, name: &str, own: &Own) -> Option<&'static str> {
@@ -201,7 +253,10 @@ fn by_attribute(node: &NodeRef<'_>, name: &str, own: &Own) -> Option<&'static st
         return Some("closed dialog");
     }
     let class = node.class()?;
-    class.split_ascii_whitespace().any(|c| READER_CLASSES.contains(&c)).then_some("screen-reader class")
+    class
+        .split_ascii_whitespace()
+        .any(|c| READER_CLASSES.contains(&c))
+        .then_some("screen-reader class")
 }
 
 impl Hidden {
@@ -224,6 +279,10 @@ impl Hidden {
     /// One sentence for people.
     pub(super) fn note(&self) -> String {
         let methods: Vec<String> = self.pieces.iter().map(|(why, n)| format!("{why} {n}")).collect();
-        format!("text that the page hides was removed, {} characters ({})", self.characters, methods.join(", "))
+        format!(
+            "text that the page hides was removed, {} characters ({})",
+            self.characters,
+            methods.join(", ")
+        )
     }
 }

@@ -10,13 +10,21 @@ use std::sync::LazyLock;
 static COMMENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)<!--.*?(?:-->|\z)").expect("a constant pattern"));
 static DEFINITION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^ {0,3}\[([^\]]+)\]:\s*<?(\S*?)>?(?:\s.*)?$").expect("a constant pattern"));
-static ITEM: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^(\s*)(?:[-*+]|\d{1,9}[.)])\s+").expect("a constant pattern"));
-static HEADING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$").expect("a constant pattern"));
-static FENCE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s{0,12}(`{3,}|~{3,})([^`]*)$").expect("a constant pattern"));
-static RULE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$").expect("a constant pattern"));
+static ITEM: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^(\s*)(?:[-*+]|\d{1,9}[.)])\s+").expect("a constant pattern"));
+static HEADING: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$").expect("a constant pattern"));
+static FENCE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\s{0,12}(`{3,}|~{3,})([^`]*)$").expect("a constant pattern"));
+static RULE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$").expect("a constant pattern"));
 /// Raw HTML that can hide what it holds.
-static STYLED: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"(?i)<[a-z][a-z0-9-]*\s[^<>]*\b(?:style|hidden|aria-hidden|class)\b|<(?:template|noscript|dialog|svg)\b").expect("a constant pattern"));
+static STYLED: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)<[a-z][a-z0-9-]*\s[^<>]*\b(?:style|hidden|aria-hidden|class)\b|<(?:template|noscript|dialog|svg)\b",
+    )
+    .expect("a constant pattern")
+});
 /// `[text](target "title")`, images included.
 static LINK: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\](?:\(\s*<?([^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s+["'(][^)]*)?\)|\[([^\]]*)\])"#).expect("a constant pattern")
@@ -32,7 +40,13 @@ struct Reader<'u> {
 
 /// Reads Markdown.
 pub(super) fn read(text: &str, url: &Url) -> Page {
-    let mut reader = Reader { base: url, page: Page::default(), known: HashMap::new(), definitions: HashMap::new(), hidden: 0 };
+    let mut reader = Reader {
+        base: url,
+        page: Page::default(),
+        known: HashMap::new(),
+        definitions: HashMap::new(),
+        hidden: 0,
+    };
     let lines: Vec<&str> = text.lines().collect();
     reader.define(&lines);
     reader.blocks(&lines);
@@ -40,7 +54,11 @@ pub(super) fn read(text: &str, url: &Url) -> Page {
     reader.page.title = first.map(|b| b.text.clone()).unwrap_or_default();
     if reader.hidden > 0 {
         let note = "comments and hidden elements of the document were removed".to_owned();
-        reader.page.flags.push(Flag { id: "hidden-text".to_owned(), count: reader.hidden, note });
+        reader.page.flags.push(Flag {
+            id: "hidden-text".to_owned(),
+            count: reader.hidden,
+            note,
+        });
     }
     reader.page
 }
@@ -48,7 +66,9 @@ pub(super) fn read(text: &str, url: &Url) -> Page {
 impl Reader<'_> {
     fn define(&mut self, lines: &[&str]) {
         for found in lines.iter().filter_map(|l| DEFINITION.captures(l)) {
-            self.definitions.entry(found[1].to_lowercase()).or_insert_with(|| found[2].to_owned());
+            self.definitions
+                .entry(found[1].to_lowercase())
+                .or_insert_with(|| found[2].to_owned());
         }
     }
 
@@ -94,23 +114,45 @@ impl Reader<'_> {
                 continue;
             }
             let underline = line.trim();
-            if !paragraph.is_empty() && underline.len() >= 2 && (underline.chars().all(|c| c == '=') || underline.chars().all(|c| c == '-')) {
+            if !paragraph.is_empty()
+                && underline.len() >= 2
+                && (underline.chars().all(|c| c == '=') || underline.chars().all(|c| c == '-'))
+            {
                 let text = paragraph.join(" ");
                 paragraph.clear();
-                self.put(BlockKind::Heading, if underline.starts_with('=') { 1 } else { 2 }, &text);
+                self.put(
+                    BlockKind::Heading,
+                    if underline.starts_with('=') { 1 } else { 2 },
+                    &text,
+                );
                 continue;
             }
             if line.contains('|') && lines.get(n).is_some_and(|l| l.contains('-') && RULE.is_match(l)) {
                 self.paragraph(&mut paragraph);
-                let until = lines[n..].iter().position(|l| !l.contains('|')).map_or(lines.len(), |e| n + e);
-                let rows: Vec<&str> = std::iter::once(line.as_str()).chain(lines[n..until].iter().copied()).collect();
+                let until = lines[n..]
+                    .iter()
+                    .position(|l| !l.contains('|'))
+                    .map_or(lines.len(), |e| n + e);
+                let rows: Vec<&str> = std::iter::once(line.as_str())
+                    .chain(lines[n..until].iter().copied())
+                    .collect();
                 self.put(BlockKind::Table, 0, &rows.join("\n"));
                 n = until;
                 continue;
             }
-            if paragraph.is_empty() && (line.starts_with("    ") || line.starts_with('\t')) && !ITEM.is_match(line) && !self.in_list() {
-                let until = lines[n..].iter().position(|l| !(l.trim().is_empty() || l.starts_with("    ") || l.starts_with('\t'))).map_or(lines.len(), |e| n + e);
-                let code: Vec<&str> = lines[n - 1..until].iter().map(|l| l.strip_prefix("    ").or(l.strip_prefix('\t')).unwrap_or(l)).collect();
+            if paragraph.is_empty()
+                && (line.starts_with("    ") || line.starts_with('\t'))
+                && !ITEM.is_match(line)
+                && !self.in_list()
+            {
+                let until = lines[n..]
+                    .iter()
+                    .position(|l| !(l.trim().is_empty() || l.starts_with("    ") || l.starts_with('\t')))
+                    .map_or(lines.len(), |e| n + e);
+                let code: Vec<&str> = lines[n - 1..until]
+                    .iter()
+                    .map(|l| l.strip_prefix("    ").or(l.strip_prefix('\t')).unwrap_or(l))
+                    .collect();
                 self.code(code.join("\n").trim_end().to_owned());
                 n = until;
                 continue;
@@ -141,7 +183,11 @@ impl Reader<'_> {
         if text.trim().is_empty() {
             return;
         }
-        let kind = if ITEM.is_match(&text) { BlockKind::List } else { BlockKind::Text };
+        let kind = if ITEM.is_match(&text) {
+            BlockKind::List
+        } else {
+            BlockKind::Text
+        };
         self.put(kind, 0, &text);
     }
 
@@ -152,13 +198,25 @@ impl Reader<'_> {
     }
 
     fn put(&mut self, kind: BlockKind, level: u8, source: &str) {
-        let source = if STYLED.is_match(source) { self.visible(source) } else { source.to_owned() };
+        let source = if STYLED.is_match(source) {
+            self.visible(source)
+        } else {
+            source.to_owned()
+        };
         let mut block = Block::new(kind, level, String::new());
         let mut at = 0;
         for found in LINK.captures_iter(&source) {
             let whole = found.get(0).expect("the match itself");
             // An odd number of ticks before it: inside a code span.
-            if source[..whole.start()].rsplit("\n\n").next().unwrap_or("").matches('`').count() % 2 == 1 {
+            if source[..whole.start()]
+                .rsplit("\n\n")
+                .next()
+                .unwrap_or("")
+                .matches('`')
+                .count()
+                % 2
+                == 1
+            {
                 continue;
             }
             block.text.push_str(&source[at..whole.start()]);
@@ -195,11 +253,19 @@ impl Reader<'_> {
         let document = dom_query::Document::fragment(source);
         let hidden = hidden::remove(&document, false);
         self.hidden += hidden.total();
-        if hidden.total() == 0 { source.to_owned() } else { document.text().to_string() }
+        if hidden.total() == 0 {
+            source.to_owned()
+        } else {
+            document.text().to_string()
+        }
     }
 
     fn link(&mut self, target: &str) -> Option<usize> {
-        let mut url = self.base.join(target).ok().filter(|_| !target.is_empty() && !target.starts_with('#'))?;
+        let mut url = self
+            .base
+            .join(target)
+            .ok()
+            .filter(|_| !target.is_empty() && !target.starts_with('#'))?;
         url.set_fragment(None);
         let plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
         if !plain || url.as_str().len() > 500 {
@@ -250,7 +316,9 @@ mod tests {
 
     #[test]
     fn links_become_references_and_code_spans_stay() {
-        let page = page("See [the guide](../guide.md \"t\") and [ref][r] and `[not](a)`, [x](javascript:1).\n\n[r]: https://other.example/z#f\n");
+        let page = page(
+            "See [the guide](../guide.md \"t\") and [ref][r] and `[not](a)`, [x](javascript:1).\n\n[r]: https://other.example/z#f\n",
+        );
         assert_eq!(page.blocks[0].text, "See the guide and ref and `[not](a)`, x.");
         assert_eq!(page.blocks[0].refs, [(13, 0), (21, 1)]);
         assert_eq!(page.links[0].url, "https://raw.example.org/guide.md");
@@ -259,7 +327,9 @@ mod tests {
 
     #[test]
     fn what_renders_to_nothing_is_removed_and_counted() {
-        let page = page("a <!-- MARK1 --> b\n\n<!--\nMARK2\n-->\n\n[//]: # (MARK3)\n\nc <span style=\"display:none\">MARK4</span> d\n\n```\n<!-- kept -->\n```\n");
+        let page = page(
+            "a <!-- MARK1 --> b\n\n<!--\nMARK2\n-->\n\n[//]: # (MARK3)\n\nc <span style=\"display:none\">MARK4</span> d\n\n```\n<!-- kept -->\n```\n",
+        );
         let all: String = page.blocks.iter().map(|b| format!("{}\n", b.text)).collect();
         assert!(!all.contains("MARK"), "{all}");
         assert!(all.contains("<!-- kept -->"), "{all}");

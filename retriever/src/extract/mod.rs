@@ -7,6 +7,7 @@ mod hidden;
 mod markdown;
 mod plain;
 mod select;
+mod shape;
 mod style;
 
 use crate::fetch::{FetchError, Kind, Large};
@@ -64,7 +65,15 @@ pub struct Link {
 
 impl Block {
     fn new(kind: BlockKind, level: u8, text: String) -> Self {
-        Self { kind, level, text, refs: Vec::new(), main: true, chrome: false, collapsed: false }
+        Self {
+            kind,
+            level,
+            text,
+            refs: Vec::new(),
+            main: true,
+            chrome: false,
+            collapsed: false,
+        }
     }
 }
 
@@ -102,17 +111,32 @@ fn html_with(text: &str, url: &Url, remove_hidden: bool) -> Result<Page, FetchEr
             flatten(&document);
             hidden = hidden::remove(&document, true);
             let note = "nearly all of the page is hidden until a script shows it: it was read as if shown".to_owned();
-            page.flags.push(Flag { id: "veiled".to_owned(), count: 1, note });
+            page.flags.push(Flag {
+                id: "veiled".to_owned(),
+                count: 1,
+                note,
+            });
         }
         if hidden.total() > 0 {
-            page.flags.push(Flag { id: "hidden-text".to_owned(), count: hidden.total(), note: hidden.note() });
+            page.flags.push(Flag {
+                id: "hidden-text".to_owned(),
+                count: hidden.total(),
+                note: hidden.note(),
+            });
         }
         if hidden.incomplete {
             let note = "the page's style sheets are too large to be read whole: hidden text may be left".to_owned();
-            page.flags.push(Flag { id: "styles-unread".to_owned(), count: 1, note });
+            page.flags.push(Flag {
+                id: "styles-unread".to_owned(),
+                count: 1,
+                note,
+            });
         }
     }
-    let base = document.base_uri().and_then(|b| url.join(&b).ok()).filter(|b| matches!(b.scheme(), "http" | "https"));
+    let base = document
+        .base_uri()
+        .and_then(|b| url.join(&b).ok())
+        .filter(|b| matches!(b.scheme(), "http" | "https"));
     let base = base.as_ref().unwrap_or(url);
     page.title = document.select_single("head title, title").text().trim().to_owned();
 
@@ -125,7 +149,11 @@ fn html_with(text: &str, url: &Url, remove_hidden: bool) -> Result<Page, FetchEr
     let collapsed = page.blocks.iter().filter(|b| b.main && b.collapsed).count() as u64;
     if collapsed > 0 {
         let note = "text that the page shows only when it is opened is labelled [collapsed]".to_owned();
-        page.flags.push(Flag { id: "collapsed".to_owned(), count: collapsed, note });
+        page.flags.push(Flag {
+            id: "collapsed".to_owned(),
+            count: collapsed,
+            note,
+        });
     }
     Ok(page)
 }
@@ -136,22 +164,36 @@ fn shown(document: &dom_query::Document) -> u64 {
     let base = Url::parse("https://picktwo.invalid/").expect("a constant URL");
     let mut collector = blocks::Collector::new(&base);
     collector.read(&body);
-    collector.blocks.iter().filter(|b| !b.chrome).map(|b| b.text.chars().filter(|c| !c.is_whitespace()).count() as u64).sum()
+    collector
+        .blocks
+        .iter()
+        .filter(|b| !b.chrome)
+        .map(|b| b.text.chars().filter(|c| !c.is_whitespace()).count() as u64)
+        .sum()
 }
 
 /// What the extractor takes for the content, as plain text; empty if it fails.
 fn main_text(html: &str, url: &Url) -> String {
-    let options = rs_trafilatura::Options { url: Some(url.to_string()), include_tables: true, ..Default::default() };
+    let options = rs_trafilatura::Options {
+        url: Some(url.to_string()),
+        include_tables: true,
+        ..Default::default()
+    };
     // Its mistakes on strange pages cost the choice of blocks, not the answer.
     let extracted = std::panic::catch_unwind(|| rs_trafilatura::extract_with_options(html, &options));
-    extracted.ok().and_then(Result::ok).map(|r| r.content_text).unwrap_or_default()
+    extracted
+        .ok()
+        .and_then(Result::ok)
+        .map(|r| r.content_text)
+        .unwrap_or_default()
 }
 
 /// Refuses pages that only exist to exhaust a parser, before one sees them.
 fn bounded(html: &str) -> Result<(), FetchError> {
     const OPTIONAL: &[&str] = &[
-        "p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "colgroup", "rt", "rp", "body", "html", "head", "br",
-        "img", "input", "hr", "meta", "link", "area", "base", "col", "embed", "param", "source", "track", "wbr", "path", "circle", "rect", "use",
+        "p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "colgroup", "rt", "rp", "body",
+        "html", "head", "br", "img", "input", "hr", "meta", "link", "area", "base", "col", "embed", "param", "source",
+        "track", "wbr", "path", "circle", "rect", "use",
     ];
     let (mut tags, mut open) = (0usize, 0usize);
     let mut rest = html;
@@ -167,13 +209,19 @@ fn bounded(html: &str) -> Result<(), FetchError> {
         }
         let closing = rest.starts_with('/');
         let name_at = usize::from(closing);
-        let length = rest[name_at..].find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(0);
+        let length = rest[name_at..]
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+            .unwrap_or(0);
         let name = &rest[name_at..name_at + length];
         if name.is_empty() || OPTIONAL.iter().any(|o| o.eq_ignore_ascii_case(name)) {
             continue;
         }
         // Their content is no markup.
-        if !closing && let Some(end) = ["script", "style", "textarea"].iter().find(|r| r.eq_ignore_ascii_case(name)) {
+        if !closing
+            && let Some(end) = ["script", "style", "textarea"]
+                .iter()
+                .find(|r| r.eq_ignore_ascii_case(name))
+        {
             rest = skip_raw(rest, end);
         } else if closing {
             open = open.saturating_sub(1);

@@ -22,8 +22,15 @@ pub(super) fn text(text: &str) -> Page {
             continue;
         }
         // Indentation, columns and braces are the form of code, of tables and of output.
-        let formed = paragraph.iter().filter(|l| l.starts_with([' ', '\t']) || l.trim().contains("  ") || l.ends_with(['{', '}', ';'])).count();
-        let kind = if 2 * formed >= paragraph.len() { BlockKind::Code } else { BlockKind::Text };
+        let formed = paragraph
+            .iter()
+            .filter(|l| l.starts_with([' ', '\t']) || l.trim().contains("  ") || l.ends_with(['{', '}', ';']))
+            .count();
+        let kind = if 2 * formed >= paragraph.len() {
+            BlockKind::Code
+        } else {
+            BlockKind::Text
+        };
         page.blocks.push(Block::new(kind, 0, paragraph.join("\n")));
         paragraph.clear();
     }
@@ -33,13 +40,18 @@ pub(super) fn text(text: &str) -> Page {
 /// JSON, laid out with one entry a line and cut between entries. It is not parsed into values: numbers, order and duplicates
 /// stay as they are.
 pub(super) fn json(text: &str) -> Page {
-    let laid_out = if text.lines().take(50).count() >= 20 { text.to_owned() } else { lay_out(text) };
+    let laid_out = if text.lines().take(50).count() >= 20 {
+        text.to_owned()
+    } else {
+        lay_out(text)
+    };
     let mut page = Page::default();
     let mut piece = String::new();
     for line in laid_out.lines() {
         let shallow = line.len() - line.trim_start().len() <= 4;
         if piece.len() + line.len() > PIECE && shallow || piece.len() > 4 * PIECE {
-            page.blocks.push(Block::new(BlockKind::Code, 0, std::mem::take(&mut piece)));
+            page.blocks
+                .push(Block::new(BlockKind::Code, 0, std::mem::take(&mut piece)));
         }
         piece.push_str(line);
         piece.push('\n');
@@ -168,7 +180,9 @@ fn unescape(text: &str) -> String {
             "nbsp" => Some(' '),
             number => {
                 let code = number.strip_prefix('#')?;
-                let code = code.strip_prefix(['x', 'X']).map_or_else(|| code.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok());
+                let code = code
+                    .strip_prefix(['x', 'X'])
+                    .map_or_else(|| code.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok());
                 char::from_u32(code?)
             }
         });
@@ -195,7 +209,8 @@ pub(super) fn xml(text: &str) -> Page {
     let mut lines: Vec<String> = Vec::new();
     let flush = |page: &mut Page, lines: &mut Vec<String>| {
         if !lines.is_empty() {
-            page.blocks.push(Block::new(BlockKind::Text, 0, std::mem::take(lines).join("\n")));
+            page.blocks
+                .push(Block::new(BlockKind::Text, 0, std::mem::take(lines).join("\n")));
         }
     };
     for token in tokens(text) {
@@ -218,7 +233,11 @@ pub(super) fn xml(text: &str) -> Page {
                     continue;
                 }
                 if name == "title" {
-                    let level = if names.iter().any(|n| matches!(*n, "item" | "entry")) { 2 } else { 1 };
+                    let level = if names.iter().any(|n| matches!(*n, "item" | "entry")) {
+                        2
+                    } else {
+                        1
+                    };
                     flush(&mut page, &mut lines);
                     if page.title.is_empty() {
                         page.title.clone_from(&shown);
@@ -226,7 +245,11 @@ pub(super) fn xml(text: &str) -> Page {
                     page.blocks.push(Block::new(BlockKind::Heading, level, shown));
                     continue;
                 }
-                lines.push(if name.is_empty() { shown } else { format!("{name}: {shown}") });
+                lines.push(if name.is_empty() {
+                    shown
+                } else {
+                    format!("{name}: {shown}")
+                });
                 if lines.iter().map(String::len).sum::<usize>() > PIECE {
                     flush(&mut page, &mut lines);
                 }
@@ -259,23 +282,41 @@ mod tests {
     #[test]
     fn plain_text_keeps_its_form() {
         let page = text("A line\nof prose.\n\nfn main() {\n    x();\n}\n\nlast");
-        assert_eq!(shape(&page), [(BlockKind::Text, "A line\nof prose."), (BlockKind::Code, "fn main() {\n    x();\n}"), (BlockKind::Text, "last")]);
+        assert_eq!(
+            shape(&page),
+            [
+                (BlockKind::Text, "A line\nof prose."),
+                (BlockKind::Code, "fn main() {\n    x();\n}"),
+                (BlockKind::Text, "last")
+            ]
+        );
     }
 
     #[test]
     fn json_is_laid_out_without_changing_a_token() {
         let source = r#"{"a":1e400,"a":{"b":[1, 2,{}],"c":"x,\"{y}"},"d":[]}"#;
         let page = json(source);
-        assert_eq!(page.blocks[0].text, "{\n  \"a\": 1e400,\n  \"a\": {\n    \"b\": [\n      1,\n      2,\n      {}\n    ],\n    \"c\": \"x,\\\"{y}\"\n  },\n  \"d\": []\n}\n");
+        assert_eq!(
+            page.blocks[0].text,
+            "{\n  \"a\": 1e400,\n  \"a\": {\n    \"b\": [\n      1,\n      2,\n      {}\n    ],\n    \"c\": \"x,\\\"{y}\"\n  },\n  \"d\": []\n}\n"
+        );
     }
 
     #[test]
     fn long_json_is_cut_between_entries() {
-        let entries: Vec<String> = (0..200).map(|n| format!("{{\"id\":{n},\"name\":\"entry number {n}\"}}")).collect();
+        let entries: Vec<String> = (0..200)
+            .map(|n| format!("{{\"id\":{n},\"name\":\"entry number {n}\"}}"))
+            .collect();
         let page = json(&format!("[{}]", entries.join(",")));
         assert!(page.blocks.len() > 5);
         assert!(page.blocks.iter().all(|b| b.text.len() < 2 * PIECE));
-        assert_eq!(page.blocks.iter().map(|b| b.text.matches("\"id\"").count()).sum::<usize>(), 200);
+        assert_eq!(
+            page.blocks
+                .iter()
+                .map(|b| b.text.matches("\"id\"").count())
+                .sum::<usize>(),
+            200
+        );
     }
 
     #[test]
@@ -287,12 +328,24 @@ mod tests {
         let all: String = page.blocks.iter().map(|b| format!("{}|", b.text)).collect();
         assert_eq!(page.title, "Blog & more");
         assert!(!all.contains("MARK"), "{all}");
-        assert!(all.contains("One|link: https://a.example/1\ndescription: Hello there|Two|description: Escaped"), "{all}");
+        assert!(
+            all.contains("One|link: https://a.example/1\ndescription: Hello there|Two|description: Escaped"),
+            "{all}"
+        );
     }
 
     #[test]
     fn broken_xml_ends() {
-        for source in ["<", "<a", "<![CDATA[", "<!--", "<!DOCTYPE [", "</a></b>", "&#x110000; &bogus; &", "<a/><b/>text"] {
+        for source in [
+            "<",
+            "<a",
+            "<![CDATA[",
+            "<!--",
+            "<!DOCTYPE [",
+            "</a></b>",
+            "&#x110000; &bogus; &",
+            "<a/><b/>text",
+        ] {
             let _ = xml(source);
         }
     }

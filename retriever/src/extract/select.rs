@@ -36,7 +36,8 @@ pub(super) fn mark(blocks: &mut [Block], content: &str) {
     for (n, block) in blocks.iter().enumerate() {
         let own = words(&block.text);
         if own.len() < SHINGLE {
-            short[n] = !own.is_empty() && (lines.contains(&own) || own.len() == 2 && content_words.windows(2).any(|w| w == own));
+            short[n] = !own.is_empty()
+                && (lines.contains(&own) || own.len() == 2 && content_words.windows(2).any(|w| w == own));
             continue;
         }
         let hits = own.windows(SHINGLE).filter(|w| shingles.contains(w)).count();
@@ -56,11 +57,9 @@ pub(super) fn mark(blocks: &mut [Block], content: &str) {
 
     let first = sure.iter().position(|s| *s).unwrap_or(0);
     let last = sure.iter().rposition(|s| *s).unwrap_or(0);
-    for n in first..=last {
-        // The extractor drops code it takes for a widget; between two pieces of content it is content.
-        if blocks[n].kind == BlockKind::Code && !blocks[n].chrome {
-            blocks[n].main = true;
-        }
+    // The extractor drops code it takes for a widget; between two pieces of content it is content.
+    for block in &mut blocks[first..=last] {
+        block.main |= block.kind == BlockKind::Code && !block.chrome;
     }
     headings(blocks, first);
 }

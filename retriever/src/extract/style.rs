@@ -86,14 +86,25 @@ impl Own {
 
     /// Whether an author's style shows what the `hidden` attribute hides.
     pub(super) fn shows(&self) -> bool {
-        self.get("display").is_some_and(|d| !matches!(d, "none" | "inherit" | "initial" | "unset" | "revert"))
+        self.get("display")
+            .is_some_and(|d| !matches!(d, "none" | "inherit" | "initial" | "unset" | "revert"))
     }
 
     /// Whether something is set that moves the element in: together with no opacity, the start of an animation.
     pub(super) fn animated(&self) -> bool {
-        ["transform", "translate", "animation", "animation-name", "transition", "will-change"]
-            .iter()
-            .any(|p| self.get(p).is_some_and(|v| !matches!(v, "none" | "auto" | "initial" | "unset")))
+        [
+            "transform",
+            "translate",
+            "animation",
+            "animation-name",
+            "transition",
+            "will-change",
+        ]
+        .iter()
+        .any(|p| {
+            self.get(p)
+                .is_some_and(|v| !matches!(v, "none" | "auto" | "initial" | "unset"))
+        })
     }
 
     /// What the element hands down.
@@ -129,13 +140,17 @@ impl Own {
 
     fn background(&self, to: &mut Inherited) {
         let shorthand = self.get("background");
-        if self.get("background-image").is_some_and(|i| i != "none") || shorthand.is_some_and(|b| b.contains("url(") || b.contains("gradient(")) {
+        if self.get("background-image").is_some_and(|i| i != "none")
+            || shorthand.is_some_and(|b| b.contains("url(") || b.contains("gradient("))
+        {
             to.background = None;
             return;
         }
         let color = match (self.get("background-color"), shorthand) {
             (Some(color), _) => color::parse(color),
-            (None, Some(shorthand)) => color::parse(shorthand).or_else(|| shorthand.split_whitespace().find_map(color::parse)),
+            (None, Some(shorthand)) => {
+                color::parse(shorthand).or_else(|| shorthand.split_whitespace().find_map(color::parse))
+            }
             (None, None) => return,
         };
         match color {
@@ -156,15 +171,29 @@ impl Own {
         }
         let placed = matches!(self.get("position"), Some("absolute" | "fixed"));
         let moved = placed || matches!(self.get("position"), Some("relative" | "sticky"));
-        let far = |properties: &[&str]| properties.iter().any(|p| self.get(p).is_some_and(|v| far_negative(v, em, FAR)));
-        if moved && far(&["left", "top", "right", "bottom", "inset"]) || far(&["margin", "margin-left", "margin-top", "translate"]) {
+        let far = |properties: &[&str]| {
+            properties
+                .iter()
+                .any(|p| self.get(p).is_some_and(|v| far_negative(v, em, FAR)))
+        };
+        if moved && far(&["left", "top", "right", "bottom", "inset"])
+            || far(&["margin", "margin-left", "margin-top", "translate"])
+        {
             return Some("off-screen");
         }
         // Beyond the right or lower edge nothing scrolls into sight of a box that is fixed there.
-        if placed && ["left", "top"].iter().any(|p| self.length(p, em).is_some_and(|l| l >= 5000.0)) {
+        if placed
+            && ["left", "top"]
+                .iter()
+                .any(|p| self.length(p, em).is_some_and(|l| l >= 5000.0))
+        {
             return Some("off-screen");
         }
-        if self.get("transform").is_some_and(|t| transformed_away(t, em, placed)) || self.get("scale").is_some_and(|s| s.starts_with('0') && fraction(s).is_some_and(|f| f <= 0.01)) {
+        if self.get("transform").is_some_and(|t| transformed_away(t, em, placed))
+            || self
+                .get("scale")
+                .is_some_and(|s| s.starts_with('0') && fraction(s).is_some_and(|f| f <= 0.01))
+        {
             return Some("transform");
         }
         if self.get("zoom").and_then(fraction).is_some_and(|z| z <= 0.05) {
@@ -177,8 +206,12 @@ impl Own {
         if path.is_some_and(clipped_away) {
             return Some("clip");
         }
-        let cut = ["overflow", "overflow-x", "overflow-y"].iter().any(|p| self.get(p).is_some_and(|v| v.contains("hidden") || v.contains("clip")));
-        let tiny = ["width", "height", "max-width", "max-height", "line-height"].iter().any(|p| self.length(p, em).is_some_and(|l| l <= TINY));
+        let cut = ["overflow", "overflow-x", "overflow-y"]
+            .iter()
+            .any(|p| self.get(p).is_some_and(|v| v.contains("hidden") || v.contains("clip")));
+        let tiny = ["width", "height", "max-width", "max-height", "line-height"]
+            .iter()
+            .any(|p| self.length(p, em).is_some_and(|l| l <= TINY));
         (cut && tiny).then_some("tiny box")
     }
 }
@@ -186,14 +219,18 @@ impl Own {
 fn substitute(value: &str, variables: &HashMap<String, String>) -> Option<String> {
     let mut value = value.to_owned();
     for _ in 0..8 {
-        let Some(at) = value.find("var(") else { return Some(value) };
+        let Some(at) = value.find("var(") else {
+            return Some(value);
+        };
         let mut depth = 0i32;
         let end = value[at..].char_indices().find_map(|(n, c)| {
             depth += i32::from(c == '(') - i32::from(c == ')');
             (n > 3 && depth == 0).then_some(at + n)
         })?;
         let inside = &value[at + 4..end];
-        let (name, fallback) = inside.split_once(',').map_or((inside, None), |(n, f)| (n, Some(f.trim())));
+        let (name, fallback) = inside
+            .split_once(',')
+            .map_or((inside, None), |(n, f)| (n, Some(f.trim())));
         let replacement = variables.get(name.trim()).map(String::as_str).or(fallback)?;
         // A definition that doubles itself is nobody's style.
         if value.len() + replacement.len() > 4096 {
@@ -231,29 +268,48 @@ fn font_size(value: &str, above: f32) -> Option<f32> {
 }
 
 fn transformed_away(value: &str, em: f32, placed: bool) -> bool {
-    let arguments = |name: &str| value.split_once(name).and_then(|(_, rest)| rest.split_once(')')).map(|(a, _)| a.to_owned());
+    let arguments = |name: &str| {
+        value
+            .split_once(name)
+            .and_then(|(_, rest)| rest.split_once(')'))
+            .map(|(a, _)| a.to_owned())
+    };
     let zero = |a: String| a.split(',').any(|n| fraction(n).is_some_and(|f| f.abs() <= 0.01));
-    if ["scale(", "scalex(", "scaley(", "scale3d("].iter().any(|f| arguments(f).is_some_and(zero)) {
+    if ["scale(", "scalex(", "scaley(", "scale3d("]
+        .iter()
+        .any(|f| arguments(f).is_some_and(zero))
+    {
         return true;
     }
-    if ["rotatex(", "rotatey("].iter().any(|f| arguments(f).is_some_and(|a| a.trim() == "90deg")) {
+    if ["rotatex(", "rotatey("]
+        .iter()
+        .any(|f| arguments(f).is_some_and(|a| a.trim() == "90deg"))
+    {
         return true;
     }
-    ["translate(", "translatex(", "translatey(", "translate3d("].iter().any(|f| {
-        arguments(f).is_some_and(|a| {
-            a.split(',').any(|n| match n.trim().strip_suffix('%') {
-                // Of the element itself: only a placed one leaves the screen by its own size.
-                Some(percent) => placed && percent.parse::<f32>().is_ok_and(|p| p <= -100.0),
-                None => far_negative(n, em, FAR),
+    ["translate(", "translatex(", "translatey(", "translate3d("]
+        .iter()
+        .any(|f| {
+            arguments(f).is_some_and(|a| {
+                a.split(',').any(|n| match n.trim().strip_suffix('%') {
+                    // Of the element itself: only a placed one leaves the screen by its own size.
+                    Some(percent) => placed && percent.parse::<f32>().is_ok_and(|p| p <= -100.0),
+                    None => far_negative(n, em, FAR),
+                })
             })
         })
-    })
 }
 
 /// `clip: rect(top, right, bottom, left)` that leaves nothing.
 fn clipped(value: &str, em: f32) -> bool {
-    let Some(inside) = value.strip_prefix("rect(").and_then(|v| v.strip_suffix(')')) else { return false };
-    let sides: Vec<f32> = inside.split([',', ' ']).filter(|s| !s.is_empty()).filter_map(|s| length(s, em)).collect();
+    let Some(inside) = value.strip_prefix("rect(").and_then(|v| v.strip_suffix(')')) else {
+        return false;
+    };
+    let sides: Vec<f32> = inside
+        .split([',', ' '])
+        .filter(|s| !s.is_empty())
+        .filter_map(|s| length(s, em))
+        .collect();
     match sides[..] {
         [top, right, bottom, left] => bottom - top <= TINY || right - left <= TINY,
         _ => false,
@@ -261,11 +317,20 @@ fn clipped(value: &str, em: f32) -> bool {
 }
 
 fn clipped_away(value: &str) -> bool {
-    let Some((shape, inside)) = value.split_once('(') else { return false };
+    let Some((shape, inside)) = value.split_once('(') else {
+        return false;
+    };
     let inside = inside.trim_end_matches(')');
-    let mut numbers = inside.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).filter_map(|n| n.parse::<f32>().ok());
+    let mut numbers = inside
+        .split(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'))
+        .filter_map(|n| n.parse::<f32>().ok());
     match shape.trim() {
-        "inset" => inside.split_whitespace().next().and_then(|f| f.strip_suffix('%')).and_then(|p| p.parse::<f32>().ok()).is_some_and(|p| p >= 50.0),
+        "inset" => inside
+            .split_whitespace()
+            .next()
+            .and_then(|f| f.strip_suffix('%'))
+            .and_then(|p| p.parse::<f32>().ok())
+            .is_some_and(|p| p >= 50.0),
         "circle" | "ellipse" => numbers.next() == Some(0.0),
         "polygon" => numbers.all(|n| n == 0.0),
         _ => false,

@@ -29,11 +29,17 @@ pub(crate) fn decode(encoding: &str, wire: Vec<u8>, bounds: Bounds) -> Result<Ve
             }
             Ok(wire)
         }
-        _ if encoding.contains(',') => Err(FetchError::Encoding(format!("content encoding “{encoding}” has more than one layer"))),
+        _ if encoding.contains(',') => Err(FetchError::Encoding(format!(
+            "content encoding “{encoding}” has more than one layer"
+        ))),
         // Some servers answer with an encoding and nothing in it.
         "gzip" | "x-gzip" | "br" | "zstd" | "deflate" if wire.is_empty() => Ok(wire),
         "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(wire.as_slice()), "gzip", bounds),
-        "br" => read(brotli_decompressor::Decompressor::new(wire.as_slice(), 4096), "br", bounds),
+        "br" => read(
+            brotli_decompressor::Decompressor::new(wire.as_slice(), 4096),
+            "br",
+            bounds,
+        ),
         "zstd" => zstd(&wire, bounds),
         // The name stands for zlib, but some servers send it bare (RFC 9110 §8.4.1.2).
         "deflate" if is_zlib(&wire) => read(flate2::read::ZlibDecoder::new(wire.as_slice()), "deflate", bounds),
@@ -98,7 +104,10 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    const BOUNDS: Bounds = Bounds { bytes: 1 << 20, deadline: None };
+    const BOUNDS: Bounds = Bounds {
+        bytes: 1 << 20,
+        deadline: None,
+    };
     // "hello, picktwo\n", made with the reference tools.
     const BROTLI: &[u8] = b"\x0f\x07\x80hello, picktwo\n\x03";
 
@@ -124,7 +133,10 @@ mod tests {
             ("deflate", bare.finish().expect("a vector takes everything")),
             ("br", BROTLI.to_vec()),
             ("zstd", zstd_raw(&text)),
-            ("zstd", [b"\x50\x2a\x4d\x18\x02\x00\x00\x00xx".to_vec(), zstd_raw(&text)].concat()),
+            (
+                "zstd",
+                [b"\x50\x2a\x4d\x18\x02\x00\x00\x00xx".to_vec(), zstd_raw(&text)].concat(),
+            ),
         ] {
             assert_eq!(decode(name, wire, BOUNDS), Ok(text.clone()), "{name}");
         }
@@ -143,15 +155,24 @@ mod tests {
     fn a_bomb_ends_at_the_limit() {
         let bomb = gzip(&vec![0; 64 << 20]);
         assert!(bomb.len() < 1 << 17);
-        assert_eq!(decode("gzip", bomb, BOUNDS), Err(FetchError::TooLarge(Large::Decoded(1 << 20))));
-        assert_eq!(decode("", vec![0; (1 << 20) + 1], BOUNDS), Err(FetchError::TooLarge(Large::Decoded(1 << 20))));
+        assert_eq!(
+            decode("gzip", bomb, BOUNDS),
+            Err(FetchError::TooLarge(Large::Decoded(1 << 20)))
+        );
+        assert_eq!(
+            decode("", vec![0; (1 << 20) + 1], BOUNDS),
+            Err(FetchError::TooLarge(Large::Decoded(1 << 20)))
+        );
         // 128 KiB of one byte from four: an RLE block for each step.
         let mut frame = b"\x28\xb5\x2f\xfd\x00\x58".to_vec();
         for _ in 0..1000 {
             frame.extend_from_slice(&((128u32 << 10) << 3 | 2).to_le_bytes()[..3]);
             frame.push(b'x');
         }
-        assert_eq!(decode("zstd", frame, BOUNDS), Err(FetchError::TooLarge(Large::Decoded(1 << 20))));
+        assert_eq!(
+            decode("zstd", frame, BOUNDS),
+            Err(FetchError::TooLarge(Large::Decoded(1 << 20)))
+        );
     }
 
     #[test]
@@ -163,18 +184,35 @@ mod tests {
 
     #[test]
     fn what_is_malformed_or_layered_is_refused() {
-        for (name, wire) in [("gzip", b"not gzip".to_vec()), ("gzip", gzip(b"cut short")[..12].to_vec()), ("br", vec![0xff; 20]), ("zstd", vec![1; 9])] {
-            assert!(matches!(decode(name, wire, BOUNDS), Err(FetchError::Encoding(_))), "{name}");
+        for (name, wire) in [
+            ("gzip", b"not gzip".to_vec()),
+            ("gzip", gzip(b"cut short")[..12].to_vec()),
+            ("br", vec![0xff; 20]),
+            ("zstd", vec![1; 9]),
+        ] {
+            assert!(
+                matches!(decode(name, wire, BOUNDS), Err(FetchError::Encoding(_))),
+                "{name}"
+            );
         }
         for name in ["gzip, gzip", "br,gzip", "compress", "x\u{1b}y"] {
-            assert!(matches!(decode(name, gzip(b"x"), BOUNDS), Err(FetchError::Encoding(_))), "{name}");
+            assert!(
+                matches!(decode(name, gzip(b"x"), BOUNDS), Err(FetchError::Encoding(_))),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_deadline_ends_it() {
-        let bounds = Bounds { bytes: 1 << 30, deadline: Some((Instant::now(), 7)) };
+        let bounds = Bounds {
+            bytes: 1 << 30,
+            deadline: Some((Instant::now(), 7)),
+        };
         std::thread::sleep(std::time::Duration::from_millis(2));
-        assert_eq!(decode("gzip", gzip(&vec![0; 1 << 20]), bounds), Err(FetchError::Timeout(Slow::Total(7))));
+        assert_eq!(
+            decode("gzip", gzip(&vec![0; 1 << 20]), bounds),
+            Err(FetchError::Timeout(Slow::Total(7)))
+        );
     }
 }

@@ -141,20 +141,30 @@ impl std::fmt::Display for FetchError {
             Self::Dns { host, reason } => write!(f, "{host} could not be resolved: {reason}"),
             Self::Connect { host, reason } => write!(f, "no connection to {host}: {reason}"),
             Self::RefusedAddress { host } => {
-                write!(f, "the connection to {host} was refused: only public addresses that its name resolves to may be reached")
+                write!(
+                    f,
+                    "the connection to {host} was refused: only public addresses that its name resolves to may be reached"
+                )
             }
             Self::RefusedRedirect { rule, reason } => write!(f, "a redirect was refused ({rule}): {reason}"),
             Self::Tls { host, reason } => write!(f, "TLS with {host} failed: {reason}"),
             Self::Timeout(Slow::Connect(ms)) => write!(f, "no connection within {ms} ms"),
             Self::Timeout(Slow::Total(ms)) => write!(f, "the page did not arrive within {ms} ms"),
             Self::Timeout(Slow::Rate(rate)) => write!(f, "the page arrived at less than {rate} bytes per second"),
-            Self::TooLarge(Large::Headers) => write!(f, "the response's header fields are larger than {}", mib(super::MAX_HEADERS as u64)),
+            Self::TooLarge(Large::Headers) => write!(
+                f,
+                "the response's header fields are larger than {}",
+                mib(super::MAX_HEADERS as u64)
+            ),
             Self::TooLarge(Large::Wire(n)) => write!(f, "the page is larger than {} as transferred", mib(*n)),
             Self::TooLarge(Large::Elements) => f.write_str("the page has too many elements"),
             Self::TooLarge(Large::Nesting) => f.write_str("the page's elements are nested too deeply"),
             Self::TooLarge(Large::Decoded(n)) => write!(f, "the page is larger than {} after decompression", mib(*n)),
             Self::Status { url, status } => {
-                let name = reqwest::StatusCode::from_u16(*status).ok().and_then(|s| s.canonical_reason()).unwrap_or("an error");
+                let name = reqwest::StatusCode::from_u16(*status)
+                    .ok()
+                    .and_then(|s| s.canonical_reason())
+                    .unwrap_or("an error");
                 write!(f, "{url} answered {status} {name}")
             }
             Self::ContentType { media } => write!(f, "documents of type {media} are not read"),
@@ -190,17 +200,26 @@ pub(crate) fn classify(error: &reqwest::Error, host: &str, limits: &Limits) -> F
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(e) = cause {
         if let Some(dns) = e.downcast_ref::<DnsFailure>() {
-            return FetchError::Dns { host: dns.host.clone(), reason: dns.reason.clone() };
+            return FetchError::Dns {
+                host: dns.host.clone(),
+                reason: dns.reason.clone(),
+            };
         }
         if let Some(tls) = e.downcast_ref::<rustls::Error>() {
-            return FetchError::Tls { host, reason: tls.to_string() };
+            return FetchError::Tls {
+                host,
+                reason: tls.to_string(),
+            };
         }
         if let Some(io) = e.downcast_ref::<std::io::Error>() {
             // `source` of an I/O error skips the error it was made of.
             let mut inner = io.get_ref();
             while let Some(e) = inner {
                 if let Some(tls) = e.downcast_ref::<rustls::Error>() {
-                    return FetchError::Tls { host, reason: tls.to_string() };
+                    return FetchError::Tls {
+                        host,
+                        reason: tls.to_string(),
+                    };
                 }
                 inner = e.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
             }
@@ -231,14 +250,27 @@ mod tests {
 
     #[test]
     fn reasons_are_one_filtered_line() {
-        let error = FetchError::Tls { host: "a.example:443".to_owned(), reason: "bad\n\u{1b}[31mcert\u{202e}".to_owned() };
+        let error = FetchError::Tls {
+            host: "a.example:443".to_owned(),
+            reason: "bad\n\u{1b}[31mcert\u{202e}".to_owned(),
+        };
         assert_eq!(error.reason(), "TLS with a.example:443 failed: bad cert");
         assert_eq!(error.cause(), "tls");
     }
 
     #[test]
     fn sizes_are_readable() {
-        assert_eq!(FetchError::TooLarge(Large::Wire(5 << 20)).reason(), "the page is larger than 5 MiB as transferred");
-        assert_eq!(FetchError::Status { url: "https://a.example/".to_owned(), status: 404 }.reason(), "https://a.example/ answered 404 Not Found");
+        assert_eq!(
+            FetchError::TooLarge(Large::Wire(5 << 20)).reason(),
+            "the page is larger than 5 MiB as transferred"
+        );
+        assert_eq!(
+            FetchError::Status {
+                url: "https://a.example/".to_owned(),
+                status: 404
+            }
+            .reason(),
+            "https://a.example/ answered 404 Not Found"
+        );
     }
 }

@@ -28,27 +28,58 @@ pub(crate) fn parse(header: &str) -> (String, Option<String>) {
     let media = parts.next().unwrap_or("").trim().to_ascii_lowercase();
     let charset = parts.find_map(|p| {
         let (name, value) = p.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches(['"', '\'']).to_owned())
     });
-    let well_formed = !media.is_empty() && media.len() <= 100 && media.bytes().all(|b| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b));
+    let well_formed = !media.is_empty()
+        && media.len() <= 100
+        && media
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b));
     (if well_formed { media } else { String::new() }, charset)
 }
 
 /// Text types that servers do not call `text/…`.
 const TEXT_TYPES: &[&str] = &[
-    "application/javascript", "application/ecmascript", "application/x-javascript", "application/typescript", "application/toml",
-    "application/yaml", "application/x-yaml", "application/sql", "application/x-sh", "application/x-httpd-php", "application/graphql",
-    "application/x-tex", "application/x-python-code", "application/x-ruby", "application/x-perl", "application/rtf",
-    "application/x-ndjson", "application/jsonl", "application/x-subrip", "message/rfc822", "model/gltf+json",
+    "application/javascript",
+    "application/ecmascript",
+    "application/x-javascript",
+    "application/typescript",
+    "application/toml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/sql",
+    "application/x-sh",
+    "application/x-httpd-php",
+    "application/graphql",
+    "application/x-tex",
+    "application/x-python-code",
+    "application/x-ruby",
+    "application/x-perl",
+    "application/rtf",
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/x-subrip",
+    "message/rfc822",
+    "model/gltf+json",
 ];
 
 /// Decides how to read a document from its type, the URL's path and its first bytes.
 pub(crate) fn kind(media: &str, path: &str, body: &[u8]) -> Result<Kind, FetchError> {
-    let unread = |media: &str| Err(FetchError::ContentType { media: media.to_owned() });
+    let unread = |media: &str| {
+        Err(FetchError::ContentType {
+            media: media.to_owned(),
+        })
+    };
     if body.starts_with(b"%PDF-") || media == "application/pdf" {
         return unread("application/pdf (PDF, not supported yet)");
     }
-    let extension = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, e)| e.to_ascii_lowercase());
+    let extension = path
+        .rsplit('/')
+        .next()
+        .and_then(|name| name.rsplit_once('.'))
+        .map(|(_, e)| e.to_ascii_lowercase());
     let kind = match media {
         "text/html" | "application/xhtml+xml" => Kind::Html,
         "text/markdown" | "text/x-markdown" => Kind::Markdown,
@@ -58,22 +89,37 @@ pub(crate) fn kind(media: &str, path: &str, body: &[u8]) -> Result<Kind, FetchEr
         "text/plain" if matches!(extension.as_deref(), Some("md" | "markdown")) => Kind::Markdown,
         "text/plain" if extension.as_deref() == Some("json") => Kind::Json,
         m if m.starts_with("text/") || TEXT_TYPES.contains(&m) => Kind::Plain,
-        "" | "application/octet-stream" | "binary/octet-stream" | "application/x-unknown-content-type" => sniff(extension.as_deref(), body),
+        "" | "application/octet-stream" | "binary/octet-stream" | "application/x-unknown-content-type" => {
+            sniff(extension.as_deref(), body)
+        }
         m => return unread(m),
     };
     // UTF-16 has NUL bytes and always a mark; anything else with a NUL is not text (HTML §5, "binary data bytes").
     let marked = Encoding::for_bom(body).is_some();
     if !marked && body.iter().take(64 * 1024).any(|b| *b == 0) {
-        return unread(if media.is_empty() { "unknown (it is not text)" } else { "binary data" });
+        return unread(if media.is_empty() {
+            "unknown (it is not text)"
+        } else {
+            "binary data"
+        });
     }
     Ok(kind)
 }
 
 fn sniff(extension: Option<&str>, body: &[u8]) -> Kind {
-    let start: Vec<u8> = body.iter().copied().skip_while(u8::is_ascii_whitespace).take(64).map(|b| b.to_ascii_lowercase()).collect();
+    let start: Vec<u8> = body
+        .iter()
+        .copied()
+        .skip_while(u8::is_ascii_whitespace)
+        .take(64)
+        .map(|b| b.to_ascii_lowercase())
+        .collect();
     if start.starts_with(b"<?xml") {
         Kind::Xml
-    } else if [&b"<!doctype html"[..], b"<html", b"<head", b"<body", b"<!--"].iter().any(|tag| start.starts_with(tag)) {
+    } else if [&b"<!doctype html"[..], b"<html", b"<head", b"<body", b"<!--"]
+        .iter()
+        .any(|tag| start.starts_with(tag))
+    {
         Kind::Html
     } else {
         match extension {
@@ -89,7 +135,11 @@ fn sniff(extension: Option<&str>, body: &[u8]) -> Kind {
 pub(crate) fn text(kind: Kind, charset: Option<&str>, body: &[u8]) -> Result<(String, u64), FetchError> {
     let encoding = encoding(kind, charset, body)?;
     let (text, _, bad) = encoding.decode(body);
-    let bad = if bad { text.matches('\u{fffd}').count() as u64 } else { 0 };
+    let bad = if bad {
+        text.matches('\u{fffd}').count() as u64
+    } else {
+        0
+    };
     Ok((text.into_owned(), bad))
 }
 
@@ -115,7 +165,11 @@ fn encoding(kind: Kind, charset: Option<&str>, body: &[u8]) -> Result<&'static E
             None => {}
         }
     }
-    Ok(if std::str::from_utf8(body).is_ok() { UTF_8 } else { WINDOWS_1252 })
+    Ok(if std::str::from_utf8(body).is_ok() {
+        UTF_8
+    } else {
+        WINDOWS_1252
+    })
 }
 
 /// The encoding that a document's start declares: `<meta charset>`, `<meta http-equiv … content="…; charset=…">`, `<?xml … ?>`.
@@ -125,7 +179,11 @@ fn declared(kind: Kind, body: &[u8]) -> Option<Vec<u8>> {
     let value = |after: &[u8]| -> Option<Vec<u8>> {
         let after: &[u8] = after.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
         let after = after.strip_prefix(b"\"").or(after.strip_prefix(b"'")).unwrap_or(after);
-        let label: Vec<u8> = after.iter().copied().take_while(|b| b.is_ascii_alphanumeric() || b"-_:.".contains(b)).collect();
+        let label: Vec<u8> = after
+            .iter()
+            .copied()
+            .take_while(|b| b.is_ascii_alphanumeric() || b"-_:.".contains(b))
+            .collect();
         (!label.is_empty()).then_some(label)
     };
     if matches!(kind, Kind::Xml | Kind::Html) && start.trim_ascii_start().starts_with(b"<?xml") {
@@ -173,12 +231,24 @@ mod tests {
         assert_eq!(kind("application/octet-stream", "/x", b"plain"), Ok(Kind::Plain));
         assert_eq!(kind("text/plain", "/", b"\xff\xfea\0b\0"), Ok(Kind::Plain));
         for (header, body) in [
-            ("image/png", &b"x"[..]), ("image/svg+xml", b"<svg/>"), ("application/pdf", b"%PDF-1.7"), ("text/html", b"%PDF-1.7"),
-            ("text/plain", b"a\0b"), ("application/octet-stream", b"\x7fELF\0"), ("application/zip", b"PK"), ("video/mp4", b"x"),
+            ("image/png", &b"x"[..]),
+            ("image/svg+xml", b"<svg/>"),
+            ("application/pdf", b"%PDF-1.7"),
+            ("text/html", b"%PDF-1.7"),
+            ("text/plain", b"a\0b"),
+            ("application/octet-stream", b"\x7fELF\0"),
+            ("application/zip", b"PK"),
+            ("video/mp4", b"x"),
         ] {
-            assert!(matches!(kind(header, "/", body), Err(FetchError::ContentType { .. })), "{header}");
+            assert!(
+                matches!(kind(header, "/", body), Err(FetchError::ContentType { .. })),
+                "{header}"
+            );
         }
-        assert_eq!(parse("text/html\u{202e}; charset=\"UTF-8\""), (String::new(), Some("UTF-8".to_owned())));
+        assert_eq!(
+            parse("text/html\u{202e}; charset=\"UTF-8\""),
+            (String::new(), Some("UTF-8".to_owned()))
+        );
     }
 
     #[test]
@@ -188,9 +258,18 @@ mod tests {
         assert_eq!(read(Some("utf-8"), b"\xff\xfe\xe9\0"), Ok("é".to_owned()));
         assert!(read(Some("windows-1251"), b"<meta charset=utf-8>\xe9").is_ok_and(|t| t.ends_with('й')));
         assert!(read(None, b"<meta charset=\"windows-1251\">\xe9").is_ok_and(|t| t.ends_with('й')));
-        assert!(read(None, b"<meta http-equiv=content-type content='text/html; charset=koi8-r'>\xca").is_ok_and(|t| t.ends_with('й')));
+        assert!(
+            read(
+                None,
+                b"<meta http-equiv=content-type content='text/html; charset=koi8-r'>\xca"
+            )
+            .is_ok_and(|t| t.ends_with('й'))
+        );
         assert!(read(None, b"<?xml version='1.0' encoding='windows-1251'?>\xe9").is_ok_and(|t| t.ends_with('й')));
-        assert!(read(None, b"<!-- <meta charset=koi8-r> --><meta charset=windows-1251>\xe9").is_ok_and(|t| t.ends_with('й')));
+        assert!(
+            read(None, b"<!-- <meta charset=koi8-r> --><meta charset=windows-1251>\xe9")
+                .is_ok_and(|t| t.ends_with('й'))
+        );
         assert!(read(None, "<meta charset=utf-16>é".as_bytes()).is_ok_and(|t| t.ends_with('é')));
         assert_eq!(read(None, "é".as_bytes()), Ok("é".to_owned()));
         assert_eq!(read(None, b"caf\xe9"), Ok("café".to_owned()));
@@ -201,13 +280,22 @@ mod tests {
     #[test]
     fn sets_that_smuggle_are_refused() {
         for charset in ["utf-7", "x-UTF-7", "hz-gb-2312", "iso-2022-kr"] {
-            assert!(matches!(text(Kind::Html, Some(charset), b"x"), Err(FetchError::Encoding(_))), "{charset}");
+            assert!(
+                matches!(text(Kind::Html, Some(charset), b"x"), Err(FetchError::Encoding(_))),
+                "{charset}"
+            );
         }
-        assert!(matches!(text(Kind::Html, None, b"<meta charset=iso-2022-kr>"), Err(FetchError::Encoding(_))));
+        assert!(matches!(
+            text(Kind::Html, None, b"<meta charset=iso-2022-kr>"),
+            Err(FetchError::Encoding(_))
+        ));
     }
 
     #[test]
     fn undecodable_characters_are_counted() {
-        assert_eq!(text(Kind::Plain, Some("utf-8"), b"a\xffb\xfe"), Ok(("a\u{fffd}b\u{fffd}".to_owned(), 2)));
+        assert_eq!(
+            text(Kind::Plain, Some("utf-8"), b"a\xffb\xfe"),
+            Ok(("a\u{fffd}b\u{fffd}".to_owned(), 2))
+        );
     }
 }

@@ -64,7 +64,12 @@ impl Resolve for Resolver {
         let host = name.as_str().trim_end_matches('.').to_ascii_lowercase();
         let asked = self.0.resolve(host.clone());
         Box::pin(async move {
-            let failed = |reason: String| Box::new(DnsFailure { host: host.clone(), reason }) as Box<dyn std::error::Error + Send + Sync>;
+            let failed = |reason: String| {
+                Box::new(DnsFailure {
+                    host: host.clone(),
+                    reason,
+                }) as Box<dyn std::error::Error + Send + Sync>
+            };
             let resolved = asked.await.map_err(failed)?;
             if resolved.host != host {
                 return Err(failed("the answer is for another name".to_owned()));
@@ -82,7 +87,13 @@ impl Resolve for Resolver {
 ///
 /// # Errors
 /// [`FetchError`], one kind for each way in which it can go wrong.
-pub async fn fetch(url: &str, limits: &Limits, roots: &[Vec<u8>], names: Arc<dyn Names>, hops: &mut impl Hops) -> Result<Document, FetchError> {
+pub async fn fetch(
+    url: &str,
+    limits: &Limits,
+    roots: &[Vec<u8>],
+    names: Arc<dyn Names>,
+    hops: &mut impl Hops,
+) -> Result<Document, FetchError> {
     let mut url = judge(url)?;
     let client = client(limits, roots, names)?;
     let mut deadline = Instant::now() + Duration::from_millis(limits.total_ms);
@@ -134,7 +145,10 @@ fn check(url: &Url) -> Result<(), FetchError> {
     if !url.username().is_empty() || url.password().is_some() {
         return refused("it carries a user name or password");
     }
-    if url.host_str().is_none_or(|h| h.is_empty() || h.len() > picktwo_wire::MAX_HOST + 1) {
+    if url
+        .host_str()
+        .is_none_or(|h| h.is_empty() || h.len() > picktwo_wire::MAX_HOST + 1)
+    {
         return refused("it has no proper host");
     }
     if url.as_str().len() > MAX_URL {
@@ -146,7 +160,8 @@ fn check(url: &Url) -> Result<(), FetchError> {
 /// Host and port, for people.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or("");
-    url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    url.port_or_known_default()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 fn client(limits: &Limits, roots: &[Vec<u8>], names: Arc<dyn Names>) -> Result<Client, FetchError> {
@@ -173,9 +188,13 @@ fn client(limits: &Limits, roots: &[Vec<u8>], names: Arc<dyn Names>) -> Result<C
 
 /// TLS with the compiled-in roots and those of the user's policy.
 fn tls(roots: &[Vec<u8>]) -> Result<rustls::ClientConfig, FetchError> {
-    let mut store = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut store = rustls::RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
     for der in roots {
-        store.add(der.clone().into()).map_err(|e| FetchError::Channel(format!("a root certificate of the policy is malformed: {e}")))?;
+        store
+            .add(der.clone().into())
+            .map_err(|e| FetchError::Channel(format!("a root certificate of the policy is malformed: {e}")))?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
@@ -187,7 +206,11 @@ fn tls(roots: &[Vec<u8>]) -> Result<rustls::ClientConfig, FetchError> {
     Ok(config)
 }
 
-async fn within<T>(deadline: Instant, limits: &Limits, work: impl Future<Output = Result<T, FetchError>>) -> Result<T, FetchError> {
+async fn within<T>(
+    deadline: Instant,
+    limits: &Limits,
+    work: impl Future<Output = Result<T, FetchError>>,
+) -> Result<T, FetchError> {
     match tokio::time::timeout_at(deadline.into(), work).await {
         Ok(done) => done,
         Err(_) => Err(FetchError::Timeout(Slow::Total(limits.total_ms))),
@@ -195,8 +218,16 @@ async fn within<T>(deadline: Instant, limits: &Limits, work: impl Future<Output 
 }
 
 async fn get(client: &Client, url: &Url, limits: &Limits) -> Result<Response, FetchError> {
-    let response = client.get(url.clone()).send().await.map_err(|e| classify(&e, &host(url), limits))?;
-    let size: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let response = client
+        .get(url.clone())
+        .send()
+        .await
+        .map_err(|e| classify(&e, &host(url), limits))?;
+    let size: usize = response
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     if size > MAX_HEADERS {
         return Err(FetchError::TooLarge(Large::Headers));
     }
@@ -211,11 +242,17 @@ fn redirect(response: &Response, from: &Url) -> Result<Option<Url>, FetchError> 
     let Some(location) = response.headers().get(header::LOCATION) else {
         return Ok(None);
     };
-    let location = std::str::from_utf8(location.as_bytes()).map_err(|_| FetchError::Redirect("its address is not text".to_owned()))?;
-    let next = from.join(location).map_err(|e| FetchError::Redirect(format!("its address is malformed: {e}")))?;
+    let location = std::str::from_utf8(location.as_bytes())
+        .map_err(|_| FetchError::Redirect("its address is not text".to_owned()))?;
+    let next = from
+        .join(location)
+        .map_err(|e| FetchError::Redirect(format!("its address is malformed: {e}")))?;
     check(&next).map_err(|e| FetchError::Redirect(e.to_string()))?;
     if from.scheme() == "https" && next.scheme() != "https" {
-        return Err(FetchError::Redirect(format!("it leads from https to http on {}", host(&next))));
+        return Err(FetchError::Redirect(format!(
+            "it leads from https to http on {}",
+            host(&next)
+        )));
     }
     Ok(Some(next))
 }
@@ -223,11 +260,28 @@ fn redirect(response: &Response, from: &Url) -> Result<Option<Url>, FetchError> 
 async fn receive(response: Response, url: Url, deadline: Instant, limits: &Limits) -> Result<Document, FetchError> {
     let status = response.status().as_u16();
     if !response.status().is_success() {
-        return Err(FetchError::Status { url: url.to_string(), status });
+        return Err(FetchError::Status {
+            url: url.to_string(),
+            status,
+        });
     }
-    let named = |name| response.headers().get_all(name).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
+    let named = |name| {
+        response
+            .headers()
+            .get_all(name)
+            .iter()
+            .filter_map(|v| v.to_str().ok())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     let encoding = named(header::CONTENT_ENCODING);
-    let (media, charset) = media::parse(response.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or(""));
+    let (media, charset) = media::parse(
+        response
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or(""),
+    );
     // What is certain to be refused is not downloaded first.
     media::kind(&media, url.path(), b"")?;
     if response.content_length().is_some_and(|n| n > limits.wire_bytes) {
@@ -236,11 +290,22 @@ async fn receive(response: Response, url: Url, deadline: Instant, limits: &Limit
 
     let wire = within(deadline, limits, body(response, &url, limits)).await?;
     let wire_bytes = wire.len() as u64;
-    let bounds = decode::Bounds { bytes: limits.decoded_bytes, deadline: Some((deadline, limits.total_ms)) };
+    let bounds = decode::Bounds {
+        bytes: limits.decoded_bytes,
+        deadline: Some((deadline, limits.total_ms)),
+    };
     let body = decode::decode(&encoding, wire, bounds)?;
     let kind = media::kind(&media, url.path(), &body)?;
     let (text, undecodable) = media::text(kind, charset.as_deref(), &body)?;
-    Ok(Document { url, kind, media, body, text, undecodable, wire_bytes })
+    Ok(Document {
+        url,
+        kind,
+        media,
+        body,
+        text,
+        undecodable,
+        wire_bytes,
+    })
 }
 
 async fn body(mut response: Response, url: &Url, limits: &Limits) -> Result<Vec<u8>, FetchError> {
@@ -268,7 +333,10 @@ mod tests {
 
     #[test]
     fn urls_are_judged_as_parsed() {
-        assert_eq!(judge("HTTP://Ex\u{e4}mple.org:80/a b").map(|u| u.to_string()), Ok("http://xn--exmple-cua.org/a%20b".to_owned()));
+        assert_eq!(
+            judge("HTTP://Ex\u{e4}mple.org:80/a b").map(|u| u.to_string()),
+            Ok("http://xn--exmple-cua.org/a%20b".to_owned())
+        );
         assert_eq!(judge("http://0x7f.1/").map(|u| host(&u)), Ok("127.0.0.1:80".to_owned()));
         for (url, why) in [
             ("ftp://a.example/", "scheme"),

@@ -68,7 +68,8 @@ static SUSPECT: LazyLock<Regex> = LazyLock::new(|| {
 static BIDI: LazyLock<Regex> = LazyLock::new(|| property(r"\p{Bidi_Control}"));
 static PRIVATE: LazyLock<Regex> = LazyLock::new(|| property(r"[\p{Co}\p{Noncharacter_Code_Point}]"));
 static VARIATION: LazyLock<Regex> = LazyLock::new(|| property(r"\p{Variation_Selector}"));
-static PICTOGRAPH: LazyLock<Regex> = LazyLock::new(|| property(r"^[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]$"));
+static PICTOGRAPH: LazyLock<Regex> =
+    LazyLock::new(|| property(r"^[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]$"));
 /// Scripts in which a joiner or non-joiner changes how a word looks.
 static JOINING: LazyLock<Regex> = LazyLock::new(|| {
     property(concat!(
@@ -213,10 +214,31 @@ mod tests {
     #[test]
     fn every_listed_range_goes() {
         let ranges: &[(u32, u32)] = &[
-            (0x00, 0x08), (0x0e, 0x1a), (0x1c, 0x1f), (0x7f, 0x84), (0x86, 0x8f), (0xad, 0xad), (0x34f, 0x34f),
-            (0x61c, 0x61c), (0x115f, 0x1160), (0x17b4, 0x17b5), (0x180b, 0x180e), (0x200b, 0x200f), (0x202a, 0x202e),
-            (0x2060, 0x206f), (0x3164, 0x3164), (0xfe00, 0xfe0f), (0xfeff, 0xfeff), (0xffa0, 0xffa0), (0xfff9, 0xfffb),
-            (0x1bca0, 0x1bca3), (0x1d173, 0x1d17a), (0xe0000, 0xe0fff), (0xe000, 0xe010), (0xfdd0, 0xfdef), (0xffffe, 0xfffff),
+            (0x00, 0x08),
+            (0x0e, 0x1a),
+            (0x1c, 0x1f),
+            (0x7f, 0x84),
+            (0x86, 0x8f),
+            (0xad, 0xad),
+            (0x34f, 0x34f),
+            (0x61c, 0x61c),
+            (0x115f, 0x1160),
+            (0x17b4, 0x17b5),
+            (0x180b, 0x180e),
+            (0x200b, 0x200f),
+            (0x202a, 0x202e),
+            (0x2060, 0x206f),
+            (0x3164, 0x3164),
+            (0xfe00, 0xfe0f),
+            (0xfeff, 0xfeff),
+            (0xffa0, 0xffa0),
+            (0xfff9, 0xfffb),
+            (0x1bca0, 0x1bca3),
+            (0x1d173, 0x1d17a),
+            (0xe0000, 0xe0fff),
+            (0xe000, 0xe010),
+            (0xfdd0, 0xfdef),
+            (0xffffe, 0xfffff),
         ];
         for &(low, high) in ranges {
             for code in low..=high {
@@ -228,7 +250,14 @@ mod tests {
 
     #[test]
     fn writing_that_needs_joiners_and_emoji_keeps_them() {
-        for text in ["👩\u{200d}💻", "❤\u{fe0f}", "1\u{fe0f}\u{20e3}", "می\u{200c}خواهم", "क\u{94d}\u{200d}ष", "naïve — “quoted” 日本語\tx\n"] {
+        for text in [
+            "👩\u{200d}💻",
+            "❤\u{fe0f}",
+            "1\u{fe0f}\u{20e3}",
+            "می\u{200c}خواهم",
+            "क\u{94d}\u{200d}ष",
+            "naïve — “quoted” 日本語\tx\n",
+        ] {
             assert_eq!(cleaned(text), (text.to_owned(), Removed::default()), "{text:?}");
         }
         assert_eq!(cleaned("pass\u{200d}word").0, "password");
@@ -257,7 +286,10 @@ mod tests {
 
     #[test]
     fn foreign_line_ends_become_newlines() {
-        assert_eq!(cleaned("a\r\nb\rc\u{2028}d\u{c}e"), ("a\nb\nc\nd\ne".to_owned(), Removed::default()));
+        assert_eq!(
+            cleaned("a\r\nb\rc\u{2028}d\u{c}e"),
+            ("a\nb\nc\nd\ne".to_owned(), Removed::default())
+        );
     }
 
     #[test]

@@ -54,7 +54,13 @@ pub fn check(answer: &Answer) -> Result<Answer, CheckError> {
         .enumerate()
         .map(|(n, s)| source(n, s, &mut removed))
         .collect::<Result<Vec<_>, _>>()?;
-    let named = |n: usize| if n < sources.len() { Ok(n) } else { Err(CheckError::Source) };
+    let named = |n: usize| {
+        if n < sources.len() {
+            Ok(n)
+        } else {
+            Err(CheckError::Source)
+        }
+    };
     if sources.is_empty() {
         return Err(CheckError::Source);
     }
@@ -79,7 +85,12 @@ pub fn check(answer: &Answer) -> Result<Answer, CheckError> {
         truncated |= !whole;
         room = rest - piece.len();
         if !piece.trim().is_empty() {
-            blocks.push(Block { kind: block.kind, headings, text: piece, source });
+            blocks.push(Block {
+                kind: block.kind,
+                headings,
+                text: piece,
+                source,
+            });
         }
     }
     let mut quotes = Vec::new();
@@ -96,11 +107,17 @@ pub fn check(answer: &Answer) -> Result<Answer, CheckError> {
     let mut flags = Vec::new();
     for flag in answer.flags.iter().take(MAX_ITEMS) {
         let id = &flag.id;
-        let well_formed = id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let well_formed = id
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if id.is_empty() || id.len() > 40 || !well_formed {
             return Err(CheckError::Flag);
         }
-        flags.push(Flag { id: id.clone(), count: flag.count, note: line(&flag.note, MAX_NOTE, &mut removed) });
+        flags.push(Flag {
+            id: id.clone(),
+            count: flag.count,
+            note: line(&flag.note, MAX_NOTE, &mut removed),
+        });
     }
     if removed.total() > 0 && flags.len() < MAX_ITEMS {
         flags.push(Flag {
@@ -110,7 +127,13 @@ pub fn check(answer: &Answer) -> Result<Answer, CheckError> {
         });
     }
 
-    let mut checked = Answer { answer: blocks, quotes, sources, flags, truncated };
+    let mut checked = Answer {
+        answer: blocks,
+        quotes,
+        sources,
+        flags,
+        truncated,
+    };
     // Escaping can double a text, so the limit on bytes alone does not make it fit a message.
     loop {
         let size = serde_json::to_vec(&checked).map_err(|_| CheckError::Encoding)?.len();
@@ -144,11 +167,19 @@ fn source(n: usize, source: &Source, removed: &mut Removed) -> Result<Source, Ch
     let plain = url.bytes().all(|b| b.is_ascii_graphic());
     let web = url.starts_with("https://") || url.starts_with("http://");
     // Credentials end at the last @ before the path, and no honest source has any.
-    let authority = url.split("://").nth(1).map_or("", |rest| rest.split(['/', '?', '#']).next().unwrap_or(""));
+    let authority = url
+        .split("://")
+        .nth(1)
+        .map_or("", |rest| rest.split(['/', '?', '#']).next().unwrap_or(""));
     if !plain || !web || url.len() > MAX_URL || authority.is_empty() || authority.contains('@') {
         return Err(CheckError::Url(n));
     }
-    if source.sha256.len() != 64 || !source.sha256.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+    if source.sha256.len() != 64
+        || !source
+            .sha256
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
         return Err(CheckError::Field("hash"));
     }
     let time = source.fetched.as_bytes();
@@ -156,10 +187,17 @@ fn source(n: usize, source: &Source, removed: &mut Removed) -> Result<Source, Ch
         return Err(CheckError::Field("time"));
     }
     let media = &source.media_type;
-    if media.len() > 100 || !media.bytes().all(|b| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b)) {
+    if media.len() > 100
+        || !media
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"/.+-_".contains(&b))
+    {
         return Err(CheckError::Field("media type"));
     }
-    Ok(Source { title: line(&source.title, MAX_TITLE, removed), ..source.clone() })
+    Ok(Source {
+        title: line(&source.title, MAX_TITLE, removed),
+        ..source.clone()
+    })
 }
 
 #[cfg(test)]
@@ -168,8 +206,16 @@ mod tests {
 
     pub(crate) fn answer(text: &str) -> Answer {
         Answer {
-            answer: vec![Block { kind: BlockKind::Text, headings: vec!["Top".to_owned()], text: text.to_owned(), source: 0 }],
-            quotes: vec![Quote { text: "a quote".to_owned(), source: 0 }],
+            answer: vec![Block {
+                kind: BlockKind::Text,
+                headings: vec!["Top".to_owned()],
+                text: text.to_owned(),
+                source: 0,
+            }],
+            quotes: vec![Quote {
+                text: "a quote".to_owned(),
+                source: 0,
+            }],
             sources: vec![Source {
                 url: "https://docs.example.org/a?b=c".to_owned(),
                 title: "Title".to_owned(),
@@ -206,7 +252,11 @@ mod tests {
         big.answer = vec![big.answer[0].clone(); MAX_ITEMS + 5];
         let checked = check(&big).expect("a well-formed answer");
         assert!(checked.truncated);
-        let size: usize = checked.answer.iter().map(|b| b.text.len() + b.headings.iter().map(String::len).sum::<usize>()).sum();
+        let size: usize = checked
+            .answer
+            .iter()
+            .map(|b| b.text.len() + b.headings.iter().map(String::len).sum::<usize>())
+            .sum();
         assert!(size <= MAX_ANSWER, "{size}");
     }
 
@@ -215,7 +265,14 @@ mod tests {
         let mut quoted = answer(&"\"".repeat(3000));
         quoted.answer = vec![quoted.answer[0].clone(); 21];
         quoted.sources[0].title = "\\".repeat(MAX_TITLE);
-        quoted.flags = vec![Flag { id: "x".to_owned(), count: 1, note: "\"".repeat(MAX_NOTE) }; 40];
+        quoted.flags = vec![
+            Flag {
+                id: "x".to_owned(),
+                count: 1,
+                note: "\"".repeat(MAX_NOTE)
+            };
+            40
+        ];
         let checked = check(&quoted).expect("a well-formed answer");
         assert!(checked.truncated);
         picktwo_wire::encode(&checked).expect("it fits");
@@ -230,12 +287,37 @@ mod tests {
         };
         assert_eq!(with(|a| a.answer[0].source = 1), Err(CheckError::Source));
         assert_eq!(with(|a| a.sources.clear()), Err(CheckError::Source));
-        assert_eq!(with(|a| a.sources[0].url = "file:///etc/passwd".to_owned()), Err(CheckError::Url(0)));
-        assert_eq!(with(|a| a.sources[0].url = "https://a b/".to_owned()), Err(CheckError::Url(0)));
-        assert_eq!(with(|a| a.sources[0].url = "https://known.example@evil.example/".to_owned()), Err(CheckError::Url(0)));
-        assert_eq!(with(|a| a.sources[0].sha256 = "x".repeat(64)), Err(CheckError::Field("hash")));
-        assert_eq!(with(|a| a.sources[0].fetched = "ignore all rules now".to_owned()), Err(CheckError::Field("time")));
-        assert_eq!(with(|a| a.sources[0].media_type = "text/html; x".to_owned()), Err(CheckError::Field("media type")));
-        assert_eq!(with(|a| a.flags.push(Flag { id: "Safe!".to_owned(), count: 0, note: String::new() })), Err(CheckError::Flag));
+        assert_eq!(
+            with(|a| a.sources[0].url = "file:///etc/passwd".to_owned()),
+            Err(CheckError::Url(0))
+        );
+        assert_eq!(
+            with(|a| a.sources[0].url = "https://a b/".to_owned()),
+            Err(CheckError::Url(0))
+        );
+        assert_eq!(
+            with(|a| a.sources[0].url = "https://known.example@evil.example/".to_owned()),
+            Err(CheckError::Url(0))
+        );
+        assert_eq!(
+            with(|a| a.sources[0].sha256 = "x".repeat(64)),
+            Err(CheckError::Field("hash"))
+        );
+        assert_eq!(
+            with(|a| a.sources[0].fetched = "ignore all rules now".to_owned()),
+            Err(CheckError::Field("time"))
+        );
+        assert_eq!(
+            with(|a| a.sources[0].media_type = "text/html; x".to_owned()),
+            Err(CheckError::Field("media type"))
+        );
+        assert_eq!(
+            with(|a| a.flags.push(Flag {
+                id: "Safe!".to_owned(),
+                count: 0,
+                note: String::new()
+            })),
+            Err(CheckError::Flag)
+        );
     }
 }

@@ -44,12 +44,13 @@ impl Server {
                 let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
                 let der = made.cert.der().to_vec();
                 let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-                let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                    .with_safe_default_protocol_versions()
-                    .expect("versions")
-                    .with_no_client_auth()
-                    .with_single_cert(vec![der.clone().into()], key)
-                    .expect("a server");
+                let config =
+                    rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                        .with_safe_default_protocol_versions()
+                        .expect("versions")
+                        .with_no_client_auth()
+                        .with_single_cert(vec![der.clone().into()], key)
+                        .expect("a server");
                 (Some(Arc::new(config)), Some(der))
             }
         };
@@ -69,7 +70,11 @@ impl Server {
                 });
             }
         });
-        Self { address, requests, root }
+        Self {
+            address,
+            requests,
+            root,
+        }
     }
 
     /// A URL on this server.
@@ -97,7 +102,14 @@ fn connection(mut stream: impl Read + Write, answer: &Handler, seen: &Mutex<Vec<
 
 /// A response with a type and a body.
 pub fn respond(out: &mut dyn Write, content_type: &str, body: &[u8]) {
-    head(out, 200, &[("content-type", content_type), ("content-length", &body.len().to_string())]);
+    head(
+        out,
+        200,
+        &[
+            ("content-type", content_type),
+            ("content-length", &body.len().to_string()),
+        ],
+    );
     let _ = out.write_all(body);
 }
 
@@ -129,9 +141,17 @@ impl Names for Loopback {
                 std::future::pending::<()>().await;
             }
             let known = host.ends_with(".test");
-            let addresses = if known { vec![Ipv4Addr::LOCALHOST.into()] } else { Vec::new() };
+            let addresses = if known {
+                vec![Ipv4Addr::LOCALHOST.into()]
+            } else {
+                Vec::new()
+            };
             let error = (!known).then(|| "no such name".to_owned());
-            let host = if host == "liar.test" { "other.test".to_owned() } else { host };
+            let host = if host == "liar.test" {
+                "other.test".to_owned()
+            } else {
+                host
+            };
             Ok(Resolved { host, addresses, error })
         })
     }
@@ -152,7 +172,10 @@ impl Hops for Record {
             tokio::time::sleep(self.think).await;
         }
         match location {
-            Some(l) if l.contains("refuse") => Err(FetchError::RefusedRedirect { rule: "unknown-host".to_owned(), reason: "no".to_owned() }),
+            Some(l) if l.contains("refuse") => Err(FetchError::RefusedRedirect {
+                rule: "unknown-host".to_owned(),
+                reason: "no".to_owned(),
+            }),
             _ => Ok(()),
         }
     }
@@ -160,12 +183,22 @@ impl Hops for Record {
 
 /// Small limits, so that tests are short.
 pub fn limits() -> Limits {
-    Limits { connect_ms: 500, total_ms: 3_000, wire_bytes: 256 << 10, decoded_bytes: 1 << 20, redirects: 3, min_rate: 1024 }
+    Limits {
+        connect_ms: 500,
+        total_ms: 3_000,
+        wire_bytes: 256 << 10,
+        decoded_bytes: 1 << 20,
+        redirects: 3,
+        min_rate: 1024,
+    }
 }
 
 /// Fetches on a thread of its own event loop.
 pub fn fetch_with(url: &str, limits: &Limits, roots: &[Vec<u8>], record: &mut Record) -> Result<Document, FetchError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("an event loop");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("an event loop");
     runtime.block_on(fetch::fetch(url, limits, roots, Arc::new(Loopback), record))
 }
 
