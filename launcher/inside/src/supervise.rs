@@ -3,8 +3,10 @@
 use crate::files::Grants;
 use crate::sockets::Sockets;
 use nix::libc;
+use picktwo_confine::Errno;
 use picktwo_confine::notify::Listener;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -63,13 +65,19 @@ fn take_requests(listener: &Arc<Listener>, grants: &Arc<Grants>, sockets: Option
     let _ = crate::files::own_state();
     loop {
         match listener.recv() {
-            Ok(Some(request)) => match request.nr {
-                libc::SYS_socket | libc::SYS_connect | libc::SYS_bind => match sockets {
-                    Some(sockets) => sockets.handle(grants, listener, &request),
-                    None => drop(listener.reply_errno(request.id, picktwo_confine::Errno::EACCES)),
-                },
-                _ => grants.handle(listener, &request),
-            },
+            Ok(Some(request)) => {
+                let served = catch_unwind(AssertUnwindSafe(|| match request.nr {
+                    libc::SYS_socket | libc::SYS_connect | libc::SYS_bind => match sockets {
+                        Some(sockets) => sockets.handle(grants, listener, &request),
+                        None => drop(listener.reply_errno(request.id, Errno::EACCES)),
+                    },
+                    _ => grants.handle(listener, &request),
+                }));
+                // A mistake here costs its caller this call, not the session.
+                if served.is_err() {
+                    let _ = listener.reply_errno(request.id, Errno::EACCES);
+                }
+            }
             Ok(None) if listener.ended() => return,
             Ok(None) => {}
             Err(_) => return,

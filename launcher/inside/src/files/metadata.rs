@@ -197,7 +197,7 @@ impl Grants {
         self.no_alias(call, place, identity)?;
         let answer = self.perform(fd, identity, change)?;
         if let Change::Length(_) = change {
-            self.written.note(place, identity);
+            self.note_written(call, place, identity);
         }
         self.granted(call, place);
         Ok(answer)

@@ -64,7 +64,8 @@ pub struct Config {
     pub mode: SharedMode,
     /// Protected paths.
     pub protected: Protected,
-    /// Receives what the record should know, at a bounded rate.
+    /// Receives what the record should know, at a bounded rate, on a serving thread that everything else may have to wait for:
+    /// it only hands the event on.
     pub events: Sink,
 }
 
@@ -139,6 +140,8 @@ pub struct Grants {
 impl Grants {
     /// Prepares granted changes. To be called before the launcher confines itself.
     pub fn new(config: Config) -> Result<Arc<Grants>, Error> {
+        // Whoever opens a file while it is asked about by a lease causes this signal, which would end the launcher.
+        sys::signal_ignore(libc::SIGIO).map_err(|errno| Error::ProcessControl { option: "SIGIO", errno })?;
         let open = |path: &str| {
             let c = cstring(path.as_bytes()).map_err(|errno| Error::Open {
                 path: path.into(),

@@ -31,6 +31,9 @@ const O_TMPFILE_BIT: i32 = 0o20000000;
 /// What `F_SETFL` sets, `O_NONBLOCK` apart.
 const STATUS: i32 = libc::O_APPEND | libc::O_DIRECT | libc::O_NOATIME;
 const RESOLVE_CACHED: u64 = 0x20;
+/// How often, and after which pause, a file with a lease on it is tried again.
+const LEASE_TRIES: u32 = 100;
+const LEASE_PAUSE: Duration = Duration::from_micros(100);
 /// How often a FIFO without a reader is tried again.
 const FIFO_PAUSE: Duration = Duration::from_millis(2);
 
@@ -188,7 +191,7 @@ impl Grants {
         if how.exclusive() {
             return self.create(call, place, how);
         }
-        for _ in 0..8 {
+        for tries in 0..LEASE_TRIES + 8 {
             let flags = how.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL);
             match self.open_flags(place, flags | libc::O_NONBLOCK | libc::O_NOCTTY, 0) {
                 Ok(fd) => return self.open_existing(call, place, fd, how),
@@ -199,6 +202,11 @@ impl Grants {
                 },
                 Err(Fail::Errno(Errno::ENXIO)) if !how.has(libc::O_NONBLOCK) => {
                     return self.wait_for_reader(call, place, how);
+                }
+                // A lease is being asked for at this moment (see `written`), or somebody else holds one: as any blocking open.
+                Err(Fail::Errno(Errno::EAGAIN)) if !how.has(libc::O_NONBLOCK) && tries < LEASE_TRIES => {
+                    std::thread::sleep(LEASE_PAUSE);
+                    continue;
                 }
                 // A final link is an error of the caller's own asking, not a race.
                 Err(Fail::Again) if place.exact && !follow && self.is_link(place) => return Err(Errno::ELOOP.into()),
@@ -224,7 +232,7 @@ impl Grants {
         call.assume_umask()?;
         let fd = self.open_flags(place, how.flags & KNOWN | libc::O_CREAT | libc::O_EXCL, how.mode)?;
         let identity = sys::fstat(fd.as_fd())?;
-        self.written.note(place, &identity);
+        self.note_written(call, place, &identity);
         let answer = self.deliver(call, place, fd, how, how.mode & 0o111 != 0)?;
         Ok(match answer {
             Answer::Give(gift) => Answer::Give(Gift {
@@ -259,7 +267,7 @@ impl Grants {
         if how.has(libc::O_TRUNC) {
             self.truncate_object(&fd, 0)?;
         }
-        self.written.note(place, &identity);
+        self.note_written(call, place, &identity);
         self.deliver(call, place, fd, how, identity.mode & 0o111 != 0)
     }
 

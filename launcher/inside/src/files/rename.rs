@@ -124,6 +124,7 @@ impl Grants {
             (Where::In(a), Where::In(b)) if a.root == b.root => self.link_place(call, &a, &b, follow),
             (Where::Nameless(fd), Where::In(b)) => {
                 self.may_link_to(call, &b)?;
+                self.no_alias(call, &b, &sys::fstat(fd.as_fd())?)?;
                 let dir = b.dir(self)?;
                 // `O_TMPFILE`: the caller's own descriptor, which lies on the writable mount if it was granted.
                 sys::linkat(

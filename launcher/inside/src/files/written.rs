@@ -1,7 +1,7 @@
 //! Which files were granted for writing: so that a descriptor that is still open can be found after going back to read-only,
 //! wherever it is.
 
-use super::{Grants, Place};
+use super::{Call, Grants, Place};
 use nix::libc;
 use picktwo_confine::Errno;
 use picktwo_confine::sys::{self, Identity};
@@ -12,9 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// How many files are remembered.
-const MAX: usize = 64 * 1024;
+const MAX: usize = 32 * 1024;
+/// How many there are when those that nobody has open are forgotten.
+const MANY: usize = 8 * 1024;
 
 type Inode = (u64, u64);
 
@@ -23,6 +26,8 @@ struct Notes {
     files: HashMap<Inode, (usize, Box<[u8]>)>,
     /// Whether some had to be forgotten.
     incomplete: bool,
+    /// How many may be there before the next look.
+    limit: usize,
 }
 
 /// Files that were granted for writing, with the path that they were granted by.
@@ -39,9 +44,10 @@ pub struct StillWritten {
 }
 
 impl Written {
-    pub(crate) fn note(&self, place: &Place, identity: &Identity) {
+    /// Remembers a file. `true`: there are many by now.
+    pub(crate) fn note(&self, place: &Place, identity: &Identity) -> bool {
         if identity.kind() != libc::S_IFREG {
-            return;
+            return false;
         }
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.files.len() >= MAX && !notes.files.contains_key(&(identity.dev, identity.ino)) {
@@ -51,6 +57,11 @@ impl Written {
         notes
             .files
             .insert((identity.dev, identity.ino), (place.root, place.rel.clone().into()));
+        let many = notes.files.len() >= notes.limit.max(MANY);
+        if many {
+            notes.limit = notes.files.len() * 2;
+        }
+        many
     }
 
     /// Follows a file to its new name; files in a renamed directory are looked for by inode when it matters.
@@ -69,6 +80,17 @@ impl Written {
 }
 
 impl Grants {
+    /// Remembers a file that is granted for writing, and now and then forgets those that nobody has open.
+    pub(crate) fn note_written(&self, call: &Call<'_>, place: &Place, identity: &Identity) {
+        if self.written.note(place, identity) {
+            let grants = call.grants.clone();
+            self.waiting().until(Duration::ZERO, move || {
+                let (_, _) = grants.still_written();
+                true
+            });
+        }
+    }
+
     /// Every granted file that is still open for writing by anybody, a descriptor in a socket's queue included, and whether
     /// the list is complete. A read lease on a file is refused while it is open for writing (`fcntl(2)`); no lease stays.
     ///
@@ -125,6 +147,7 @@ impl Grants {
         let complete = !kept.incomplete;
         let mut now = self.written.0.lock().unwrap_or_else(PoisonError::into_inner);
         now.files.extend(kept.files);
+        now.limit = now.files.len() * 2;
         now.incomplete |= kept.incomplete;
         (found, complete)
     }

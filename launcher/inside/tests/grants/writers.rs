@@ -98,3 +98,30 @@ fn a_mapping_outlives_its_descriptor() {
             .is_empty()
     );
 }
+
+#[test]
+fn asking_for_leases_disturbs_nobody() {
+    let scene = Scene::new(Mode::Edit);
+    scene.write("f", "f");
+    let end = scene.out.join("end");
+    scene.run_beside(
+        |s| {
+            while !s.out.join("end").exists() {
+                for i in 0..50 {
+                    s.granted("truncate", write_file("f", O_WRONLY | O_TRUNC, "x"));
+                    s.granted("write", write_file("f", O_RDWR, "x"));
+                    s.granted("make", write_file(&format!("n{i}"), O_WRONLY | O_CREAT, "x"));
+                }
+            }
+        },
+        || {
+            let start = std::time::Instant::now();
+            let mut seen = 0;
+            while start.elapsed() < std::time::Duration::from_secs(2) {
+                seen += scene.grants.still_written().0.len();
+            }
+            std::fs::write(&end, "").unwrap();
+            assert!(seen > 0, "the control: files were seen open");
+        },
+    );
+}
