@@ -2,6 +2,7 @@
 
 mod control;
 pub(crate) mod id;
+pub(crate) mod judged;
 mod key;
 mod line;
 mod model;

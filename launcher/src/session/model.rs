@@ -73,6 +73,28 @@ impl Model {
         }
     }
 
+    /// Waits for the gateway to be locked, then has it try what its start message lists, until it ends. For `picktwo verify`.
+    ///
+    /// # Errors
+    /// If the gateway ended before it was locked, or refused.
+    pub(crate) fn judge(&self, start: &GatewayStart) -> Result<Vec<FromGateway>, ModelError> {
+        match self.next("locked")? {
+            FromGateway::Ready => {}
+            FromGateway::Failed { reason } => return Err(ModelError::Refused(reason)),
+            _ => return Err(ModelError::Silent("locked")),
+        }
+        let bytes = picktwo_wire::encode(start).map_err(ModelError::Message)?;
+        self.gateway.send(&bytes, &[]).map_err(ModelError::Confine)?;
+        let mut reports = Vec::new();
+        loop {
+            match self.next("done") {
+                Ok(report) => reports.push(report),
+                Err(ModelError::Silent(_)) => return Ok(reports),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The gateway's next report.
     ///
     /// # Errors

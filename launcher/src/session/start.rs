@@ -212,7 +212,8 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         }
         None => None,
     };
-    let supervisors = supervise::serve(Arc::new(listener), grants, Some(sockets), SUPERVISORS)
+    // They end with this process; nobody is left to call by then.
+    let _supervisors = supervise::serve(Arc::new(listener), grants, Some(sockets), SUPERVISORS)
         .map_err(|e| StartError::File("start a thread for", "granted calls".into(), e))?;
     status.tell(&serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": "full",
         "mode": plan.mode, "dropped": report.dropped}));
@@ -229,7 +230,6 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
 
     // What the command left running ends with its first process.
     let _ = space.child.kill_and_wait();
-    supervisors.join();
     drop(model);
     let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));

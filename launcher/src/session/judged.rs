@@ -1,0 +1,109 @@
+//! Roles of the network's side, started as for a session and told to try escapes instead of their work.
+
+use super::model::Model;
+use super::web::{self, Web};
+use picktwo_confine::process;
+use picktwo_wire::gateway::{FromGateway, GatewayStart, ModelStart, Protocol, Upstream, UpstreamAddress};
+use picktwo_wire::retrieval::{FromRetriever, FromWeb, Job, Limits, ToRetriever, WebStart};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a role said of one attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    /// Name of the probe.
+    pub(crate) id: String,
+    /// `escaped`, `denied` or `unavailable`.
+    pub(crate) outcome: String,
+    /// The error's number, or 0.
+    pub(crate) errno: i32,
+}
+
+/// All that one process said, and how it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// In the order asked.
+    pub(crate) reports: Vec<Report>,
+    /// The signal that ended it, if one did.
+    pub(crate) signal: Option<i32>,
+}
+
+/// Starts one retriever for each list. Must be called while this process has one thread; it has two afterwards.
+///
+/// # Errors
+/// What kept them from starting, as a sentence.
+pub(crate) fn retrievers(lists: &[Vec<String>]) -> Result<Vec<Said>, String> {
+    let exe = process::own_executable().map_err(|e| e.to_string())?;
+    let (channel, child) = web::fork_asleep(exe.as_fd()).map_err(|e| e.to_string())?;
+    let start = WebStart { nameservers: Vec::new(), private: Vec::new(), ports: vec![80, 443], parallel: 1 };
+    let web = Arc::new(Web::new(channel, start));
+    let said = lists.iter().map(|list| retriever(&web, list)).collect();
+    // It ends with its channel; the signal covers one that hangs.
+    let _ = child.signal(nix::sys::signal::Signal::SIGKILL);
+    said
+}
+
+fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
+    let retriever = web.retriever().map_err(|e| e.to_string())?;
+    let mut said = Said::default();
+    let mut buffer = Vec::new();
+    while retriever.channel.recv(&mut buffer).map_err(|e| e.to_string())?.is_some() {
+        match picktwo_wire::decode(&buffer).map_err(|e| e.to_string())? {
+            FromRetriever::Ready => {
+                let job = ToRetriever::Job(Job {
+                    url: String::new(),
+                    question: None,
+                    budget: 0,
+                    limits: Limits::default(),
+                    roots: Vec::new(),
+                    probes: probes.to_vec(),
+                });
+                let job = picktwo_wire::encode(&job).map_err(|e| e.to_string())?;
+                retriever.channel.send(&job, &[]).map_err(|e| e.to_string())?;
+            }
+            FromRetriever::Probe { id, outcome, errno } => said.reports.push(Report { id, outcome, errno }),
+            FromRetriever::Failed { reason, .. } => return Err(format!("the retriever did not start: {reason}")),
+            _ => return Err("the retriever said something out of turn".to_owned()),
+        }
+    }
+    while let Ok(event) = retriever.events.recv_timeout(Duration::from_secs(5)) {
+        if let FromWeb::Ended { code, .. } = event {
+            said.signal = (code > 128).then_some(code - 128);
+            break;
+        }
+    }
+    Ok(said)
+}
+
+/// Starts a gateway and has it try a list. How it ended is not known here: its parent is `outside`.
+///
+/// # Errors
+/// What kept it from starting, as a sentence.
+pub(crate) fn gateway(probes: &[String]) -> Result<Said, String> {
+    let exe = process::own_executable().map_err(|e| e.to_string())?;
+    let upstream = UpstreamAddress { host: "127.0.0.1".to_owned(), port: 9 };
+    let start = ModelStart { upstreams: vec![upstream], nameservers: Vec::new() };
+    let model = Model::spawn(exe.as_fd(), &start).map_err(|e| e.to_string())?;
+    let gateway = GatewayStart {
+        upstreams: vec![Upstream {
+            protocol: Protocol::Anthropic,
+            base: "http://127.0.0.1:9".to_owned(),
+            key: String::new(),
+            allow: vec!["POST /v1/messages".to_owned()],
+            models: Vec::new(),
+        }],
+        phantom: None,
+        roots: Vec::new(),
+        probes: probes.to_vec(),
+    };
+    let mut said = Said::default();
+    for report in model.judge(&gateway).map_err(|e| e.to_string())? {
+        match report {
+            FromGateway::Probe { id, outcome, errno } => said.reports.push(Report { id, outcome, errno }),
+            other => return Err(format!("the gateway said something out of turn: {other:?}")),
+        }
+    }
+    model.stop();
+    Ok(said)
+}
