@@ -12,6 +12,8 @@ pub(super) struct Hidden {
     pub(super) pieces: BTreeMap<&'static str, u64>,
     /// Characters in them.
     pub(super) characters: u64,
+    /// Characters that the page has for readers without scripts.
+    pub(super) fallback: u64,
     /// Whether the page has style sheets of its own that were not read to the end.
     pub(super) incomplete: bool,
 }
@@ -148,7 +150,7 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
     let sheets = Sheets::read(document);
     let turned: HashSet<String> = turned_over(document);
     let most = if lift_veils {
-        letters(&document.root().text()) / 2
+        readable(&document.root()) / 2
     } else {
         u64::MAX
     };
@@ -158,55 +160,60 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
         for child in node.children() {
             if child.is_comment() {
                 child.remove_from_parent();
-            } else if child.is_text() {
+                continue;
+            }
+            if child.is_text() {
                 if let Some(why) = inherited.unseen()
                     && hidden.count(why, &child.text())
                 {
                     child.remove_from_parent();
                 }
-            } else if child.is_element() {
-                let name = child.node_name().unwrap_or_default();
-                if NEVER.contains(&&*name) {
+                continue;
+            }
+            let Some(name) = child.node_name() else { continue };
+            // What these hold is data for the page's machinery; nothing below takes it for text.
+            if matches!(&*name, "script" | "style" | "head" | "textarea" | "title") {
+                continue;
+            }
+            if NEVER.contains(&&*name) {
+                if &*name == "noscript" {
+                    hidden.fallback += letters(&child.text());
+                    if readable(&child) >= most {
+                        stack.push((child, inherited));
+                        continue;
+                    }
+                }
+                child.remove_from_parent();
+                continue;
+            }
+            let own = sheets.own(&child, &mut matches);
+            let now = own.hand_down(inherited);
+            let why = by_attribute(&child, &name, &own).or_else(|| own.unseen(&now));
+            let darker = inherited.unseen().is_none() && now.unseen().is_some();
+            // What hides the whole page is a veil that a script lifts, or there would be no page.
+            let root = matches!(&*name, "html" | "body");
+            if (why.is_some() || darker) && (root || lift_veils && readable(&child) >= most) {
+                stack.push((child, inherited));
+                continue;
+            }
+            match why {
+                // What a reader turns over, or an animation brings in, is kept like closed details and labelled like them.
+                Some(why) if why == "opacity" && own.animated() || is_turned(&child, &turned) => {
+                    child.set_attr(COLLAPSED, "");
+                    stack.push((
+                        child,
+                        Inherited {
+                            visible: inherited.visible,
+                            opacity: inherited.opacity,
+                            ..now
+                        },
+                    ));
+                }
+                Some(why) => {
+                    hidden.count(why, &child.text());
                     child.remove_from_parent();
-                    continue;
                 }
-                // What these hold is data for the page's machinery; nothing below takes it for text.
-                if matches!(&*name, "script" | "style" | "head" | "textarea" | "title") {
-                    continue;
-                }
-                let own = sheets.own(&child, &mut matches);
-                // What hides the whole page is a veil that a script lifts, or there would be no page.
-                let veil = matches!(&*name, "html" | "body") || lift_veils && letters(&child.text()) >= most;
-                let mut now = own.hand_down(inherited);
-                if veil {
-                    now = Inherited {
-                        visible: inherited.visible,
-                        opacity: inherited.opacity,
-                        font_size: inherited.font_size.max(now.font_size),
-                        ..now
-                    };
-                    stack.push((child, now));
-                    continue;
-                }
-                match by_attribute(&child, &name, &own).or_else(|| own.unseen(&now)) {
-                    // What a reader turns over, or an animation brings in, is kept like closed details and labelled like them.
-                    Some(why) if why == "opacity" && own.animated() || is_turned(&child, &turned) => {
-                        child.set_attr(COLLAPSED, "");
-                        stack.push((
-                            child,
-                            Inherited {
-                                visible: inherited.visible,
-                                opacity: inherited.opacity,
-                                ..now
-                            },
-                        ));
-                    }
-                    Some(why) => {
-                        hidden.count(why, &child.text());
-                        child.remove_from_parent();
-                    }
-                    None => stack.push((child, now)),
-                }
+                None => stack.push((child, now)),
             }
         }
     }
@@ -216,6 +223,18 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
 
 fn letters(text: &str) -> u64 {
     text.chars().filter(|c| !c.is_whitespace()).count() as u64
+}
+
+/// Letters of an element's text, what only scripts and styles hold left out.
+fn readable(node: &NodeRef<'_>) -> u64 {
+    let machinery = |n: &NodeRef<'_>| {
+        n.node_name()
+            .is_some_and(|name| matches!(&*name, "script" | "style" | "template" | "svg" | "textarea"))
+    };
+    node.descendants_it()
+        .filter(|n| n.is_text() && !n.parent().is_some_and(|p| machinery(&p)))
+        .map(|n| letters(&n.text()))
+        .sum()
 }
 
 /// Ids of what buttons and tabs of the page show and hide.

@@ -106,7 +106,7 @@ fn html_with(text: &str, url: &Url, remove_hidden: bool) -> Result<Page, FetchEr
     let mut page = Page::default();
     if remove_hidden {
         let mut hidden = hidden::remove(&document, false);
-        if hidden.characters > VEILED * shown(&document) {
+        if hidden.characters + hidden.fallback > VEILED * shown(&document) {
             document = dom_query::Document::from(text);
             flatten(&document);
             hidden = hidden::remove(&document, true);

@@ -246,6 +246,11 @@ fn a_page_that_only_its_script_shows_is_read_and_flagged() {
     assert!(all(&page).contains("The text of the whole page"));
     assert!(!all(&page).contains("MARK"));
     assert!(page.flags.iter().any(|f| f.id == "veiled"));
+    let page = self::page(&format!(
+        "<script>{text}{text}</script><noscript><p>{text}</p><p hidden>MARK</p></noscript>"
+    ));
+    assert!(all(&page).contains("The text of the whole page"));
+    assert!(!all(&page).contains("MARK"));
 }
 
 #[test]
