@@ -306,6 +306,17 @@ fn limits(rules: &mut Vec<Rule>) {
     rules.push(rule(prlimit, &set, Action::Pretend, KEEP_CORE));
     rules.push(rule(call!(SYS_setrlimit), &[core(0)], Action::Pretend, KEEP_CORE));
 
+    for (call, pid) in [
+        (call!(SYS_sched_setaffinity), 0),
+        (call!(SYS_sched_setscheduler), 0),
+        (call!(SYS_sched_setparam), 0),
+        (call!(SYS_sched_setattr), 0),
+        (call!(SYS_setpriority), 1),
+        (call!(SYS_ioprio_set), 1),
+    ] {
+        rules.push(rule(call, &[arg(pid, Test::Is(1))], EPERM, FIRST_PROCESS));
+    }
+
     let process_only = "whoever shares the process group, the launcher included, would be slowed down";
     rules.push(rule(
         call!(SYS_setpriority),
@@ -320,6 +331,9 @@ fn limits(rules: &mut Vec<Rule>) {
         process_only,
     ));
 }
+
+/// Number 1 of a session's own pid namespace. It makes and connects the session's sockets.
+const FIRST_PROCESS: &str = "slows the session's first process, which is picktwo's, down; tools schedule only themselves";
 
 /// Programs that harden themselves set 0 and give up if they may not; the limit of 1 is what stops piped handlers.
 const KEEP_CORE: &str = "the core limit of 1 keeps piped core handlers away; a limit of 0 would call them";
