@@ -3,19 +3,13 @@
 use picktwo_confine::probes;
 use picktwo_wire::retrieval::FromRetriever;
 
-/// Tries each probe and reports it, in order. A probe that is not known here is `unavailable`, which is no success.
-pub(crate) fn run(ids: &[String]) -> Vec<FromRetriever> {
-    let mut reports = Vec::with_capacity(ids.len());
-    let done = probes::run_listed(ids, |id, outcome, errno| {
-        reports.push(FromRetriever::Probe {
+/// Tries the escapes of a list, in order, each reported before the next: one of them may end this process.
+pub(crate) fn run<E>(entries: &[String], mut report: impl FnMut(FromRetriever) -> Result<(), E>) -> Result<(), E> {
+    probes::run_listed(entries, |id, outcome, errno| {
+        report(FromRetriever::Probe {
             id: id.to_owned(),
             outcome: outcome.to_owned(),
             errno,
-        });
-        Ok::<(), std::convert::Infallible>(())
-    });
-    match done {
-        Ok(()) => reports,
-        Err(never) => match never {},
-    }
+        })
+    })
 }

@@ -163,10 +163,7 @@ async fn work(outside: Channel, launcher: &Channel) -> Result<(), End> {
         return Err(End::Unexpected("a job"));
     };
     if !job.probes.is_empty() {
-        for report in probes::run(&job.probes) {
-            launcher.send(&encode(&report)?, &[])?;
-        }
-        return Ok(());
+        return probes::run(&job.probes, |report| Ok(launcher.send(&encode(&report)?, &[])?));
     }
     let last = match retrieve(&job, outside, launcher).await {
         Ok(done) => done,

@@ -7,6 +7,7 @@ mod support;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::notify::{Listener, Request};
+use picktwo_confine::probes::{self, Expected, Place, Probe};
 use picktwo_confine::process::{self, Child};
 use picktwo_confine::{Errno, Role, memory, sys};
 use picktwo_wire::answer::Answer;
@@ -278,19 +279,35 @@ fn a_refused_connection_is_named() {
 
 fn probes_are_answered() {
     let started = start();
+    // Those that neither need an object of their own nor a granted call.
+    let tried: Vec<&Probe> = probes::all()
+        .filter(|p| p.class() == "namespace" && p.expected(Place::Retriever).is_some())
+        .collect();
+    assert!(tried.len() > 2, "{tried:?}");
+    let mut ids: Vec<String> = tried.iter().map(|p| p.id.to_owned()).collect();
+    ids.push("no.such-probe".to_owned());
     started.send(&ToRetriever::Job(Job {
-        probes: vec!["no-such-probe".to_owned()],
+        probes: ids.clone(),
         ..job("http://site.test/", None)
     }));
-    let report = next(&started.launcher);
-    assert_eq!(
-        report,
-        Some(FromRetriever::Probe {
-            id: "no-such-probe".to_owned(),
-            outcome: "unavailable".to_owned(),
-            errno: 0
-        })
-    );
+    for id in ids {
+        let Some(FromRetriever::Probe {
+            id: named,
+            outcome,
+            errno,
+        }) = next(&started.launcher)
+        else {
+            panic!("{id} was not answered");
+        };
+        assert_eq!(named, id);
+        match probes::find(&id).and_then(|p| p.expected(Place::Retriever)) {
+            Some(Expected::Errno(errnos)) => {
+                assert_eq!(outcome, "denied", "{id}");
+                assert!(errnos.iter().any(|e| *e as i32 == errno), "{id}: {errno}");
+            }
+            _ => assert_eq!((outcome.as_str(), errno), ("unavailable", 0), "{id}"),
+        }
+    }
     assert_eq!(next(&started.launcher), None);
     started.child.wait().expect("its end");
 }
