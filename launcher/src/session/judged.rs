@@ -25,7 +25,7 @@ pub(crate) struct Report {
 pub(crate) struct Said {
     /// In the order asked.
     pub(crate) reports: Vec<Report>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it, if one did; 0 where only its end was seen.
     pub(crate) signal: Option<i32>,
 }
 
@@ -76,7 +76,7 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
     Ok(said)
 }
 
-/// Starts a gateway and has it try a list. How it ended is not known here: its parent is `outside`.
+/// Starts a gateway and has it try a list. By what it ended is not known here: its parent is `outside`.
 ///
 /// # Errors
 /// What kept it from starting, as a sentence.
@@ -105,5 +105,7 @@ pub(crate) fn gateway(probes: &[String]) -> Result<Said, String> {
         }
     }
     model.stop();
+    let asked = probes.iter().filter(|entry| !entry.starts_with(picktwo_confine::probes::SETTING_MARK)).count();
+    said.signal = (said.reports.len() < asked).then_some(0);
     Ok(said)
 }

@@ -68,6 +68,8 @@ pub enum Expected {
     Errno(&'static [Errno]),
     /// The process is ended by this signal.
     Killed(i32),
+    /// The process is ended; by what, its parent does not tell.
+    Ended,
     /// The call may succeed; what matters is that nothing arrives outside.
     Unseen,
 }

@@ -37,7 +37,7 @@ pub(super) static PROBES: &[Probe] = &[
         reach(sys(libc::SYS_clone3, [Arg::In(&[0u8; 64]), Arg::Int(0)]), &[EINVAL])
     })
     .agent(&[ENOSYS])
-    .network(&[ENOSYS]),
+    .network(&[EACCES]),
     probe("namespace.join-init", "E16", "joins the namespaces of picktwo's first process", |s| {
         let fd = prepared("a descriptor", num(libc::SYS_pidfd_open, &[s.number("init")?, 0]))?;
         attack(num(libc::SYS_setns, &[fd, CLONE_NEWUTS.into()]))

@@ -95,31 +95,38 @@ const MAPPED: Ipv6Addr = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
 pub(super) static PROBES: &[Probe] = &[
     probe("net.tcp-loopback", "E01 E24", "connects to a server on the host's loopback", |s| tcp(s, Ipv4Addr::LOCALHOST))
         .agent(&[ECONNREFUSED])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp-loopback-other", "E01", "connects to it by 127.0.0.2", |s| tcp(s, Ipv4Addr::new(127, 0, 0, 2)))
         .agent(&[ECONNREFUSED])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp-any", "E01", "connects to it by 0.0.0.0", |s| tcp(s, Ipv4Addr::UNSPECIFIED))
         .agent(&[ECONNREFUSED])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp6-loopback", "E01", "connects to a server on ::1", |s| tcp6(s, Ipv6Addr::LOCALHOST, "tcp6"))
         .agent(&[ECONNREFUSED])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp6-mapped", "E01", "connects by ::ffff:127.0.0.1", |s| tcp6(s, MAPPED, "tcp"))
         .agent(&[ECONNREFUSED])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp6-any", "E01", "connects by ::", |s| tcp6(s, Ipv6Addr::UNSPECIFIED, "tcp6"))
         .agent(&[ECONNREFUSED])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp-lan", "E01 E19", "connects to a server on the host's own address", |s| tcp(s, lan(s)?))
         .agent(&[ENETUNREACH])
-        .network(&[EACCES]),
+        .retriever(&[ENETUNREACH])
+        .gateway(&[EACCES]),
     probe("net.tcp-nonblocking", "E01", "begins a connection without waiting", |s| {
         let fd = prepared("a socket", socket(AF_INET, SOCK_STREAM | libc::SOCK_NONBLOCK, IPPROTO_TCP))?;
         let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
         reach(sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(&address), Arg::Int(16)]), &[EINPROGRESS])
     })
-    .retriever(&[EACCES]),
+    .retriever(&[ENETUNREACH]),
     probe("net.fast-open-send", "E02", "connects by a send with fast open", |s| fast_open(s, false)).agent(&[EOPNOTSUPP]),
     probe("net.fast-open-message", "E02", "connects by a message with fast open", |s| fast_open(s, true)).agent(&[EOPNOTSUPP]),
     probe("net.fast-open-deferred", "E03", "connects by a first send, deferred", deferred).agent(&[ECONNREFUSED]),

@@ -54,8 +54,6 @@ pub(super) static PROBES: &[Probe] = &[
         attack(on(libc::SYS_mkdir, &s.work(".envrc")?, &[0o755]))
     })
     .edit(&[EACCES]),
-    probe("protect.mkdir-agent", "B06", "makes .claude", |s| attack(on(libc::SYS_mkdir, &s.work(".claude")?, &[0o755])))
-        .edit(&[EACCES]),
     probe("protect.mknod", "B06 D12", "makes a FIFO of a protected file's name", |s| {
         attack(on(libc::SYS_mknod, &s.work(".envrc")?, &[i64::from(libc::S_IFIFO) | 0o644, 0]))
     })
@@ -64,8 +62,8 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two(libc::SYS_symlink, "file", &s.work("CLAUDE.md")?))
     })
     .edit(&[EACCES]),
-    probe("protect.symlink-directory", "B06", "makes .claude a link to a directory of its own", |s| {
-        attack(two(libc::SYS_symlink, "dir", &s.work(".claude")?))
+    probe("protect.symlink-directory", "B06", "makes .roo a link to a directory of its own", |s| {
+        attack(two(libc::SYS_symlink, "dir", &s.work(".roo")?))
     })
     .edit(&[EACCES]),
     probe("protect.dangling-link", "D11", "creates CLAUDE.md through a dangling link", |s| {
@@ -108,10 +106,10 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two(libc::SYS_rename, &plain_file(s)?, &s.work("CLAUDE.md")?))
     })
     .edit(&[EACCES]),
-    probe("protect.rename-directory", "B06", "renames a directory that it filled to .claude", |s| {
+    probe("protect.rename-directory", "B06", "renames a directory that it filled to .amp", |s| {
         let dir = plain_directory(s)?;
         prepared("its file", open(&format!("{dir}/settings.json"), O_CREAT | O_WRONLY))?;
-        attack(two(libc::SYS_rename, &dir, &s.work(".claude")?))
+        attack(two(libc::SYS_rename, &dir, &s.work(".amp")?))
     })
     .edit(&[EACCES]),
     probe("protect.rename-away", "B03", "renames a protected directory away", |s| {

@@ -1,8 +1,9 @@
 //! What the person's next git command would run, in edit mode.
 
-use super::calls::{CWD, attack, file_with, num, on, open, open_at, plain_directory, plain_file, prepared, two, two_at};
+use super::calls::{CWD, attack, file_with, num, on, open, open_at, plain_directory, plain_file, prepared, sys, two, two_at};
 use super::changing::reading;
-use super::{Probe, Setting, Tried, probe};
+use super::{Expected, Place, Probe, Setting, Tried, probe};
+use crate::attempt::Arg;
 use libc::{O_APPEND, O_CREAT, O_TRUNC, O_WRONLY};
 use nix::errno::Errno::EACCES;
 
@@ -18,6 +19,17 @@ fn config_by_rename(s: &Setting, lock: &str, config: &str, content: &[u8]) -> Tr
     // Git writes config.lock and renames it: both steps are granted, but only for contents that name no program.
     two(libc::SYS_rename, &file, &lock)?;
     attack(two(libc::SYS_rename, &lock, &s.work(config)?))
+}
+
+/// Opens for a configuration give a memory file, which comes into force only if its content names no program: what counts is
+/// that the file does not change.
+fn write_directly(s: &Setting, rel: &str, flags: i32) -> Tried {
+    let fd = open(&s.work(rel)?, O_WRONLY | flags)?;
+    sys(libc::SYS_write, [Arg::Int(fd), Arg::In(EVIL), Arg::Int(EVIL.len() as i64)])?;
+    num(libc::SYS_close, &[fd])?;
+    // Any granted call is decided after what was staged.
+    let _ = on(libc::SYS_unlink, &s.work("absent")?, &[]);
+    Ok(())
 }
 
 pub(super) static PROBES: &[Probe] = &[
@@ -38,8 +50,12 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two(libc::SYS_symlink, "../../file", &s.work(".git/hooks/pre-commit")?))
     })
     .edit(&[EACCES]),
-    probe("git.hook-case", "B01", "creates a hook in other letters", |s| create(s, ".GIT/Hooks/pre-commit"))
-        .edit(&[nix::errno::Errno::ENOENT]),
+    probe("git.hook-case", "B01", "creates a hook in other letters", |s| {
+        on(libc::SYS_mkdir, &s.work(".GIT")?, &[0o755])?;
+        on(libc::SYS_mkdir, &s.work(".GIT/Hooks")?, &[0o755])?;
+        create(s, ".GIT/Hooks/pre-commit")
+    })
+    .edit(&[EACCES]),
     probe("git.hook-by-directory", "B01", "creates a hook by the directory's descriptor", |s| {
         attack(open_at(reading(&s.work(".git/hooks")?)?, "pre-push", O_CREAT | O_WRONLY))
     })
@@ -93,10 +109,10 @@ pub(super) static PROBES: &[Probe] = &[
         create(s, "nested/.git/hooks/pre-commit")
     })
     .edit(&[EACCES]),
-    probe("git.nested-config", "B05", "writes the configuration of a repository within the workspace", |s| {
-        attack(open(&s.work("nested/.git/config")?, O_WRONLY | O_APPEND))
+    probe("git.nested-config", "B05", "writes a program into the configuration of a repository within the workspace", |s| {
+        write_directly(s, "nested/.git/config", O_APPEND)
     })
-    .edit(&[EACCES]),
+    .at(Place::Edit, Expected::Unseen),
     probe("git.module-hook", "B05", "creates a hook of a submodule", |s| create(s, ".git/modules/sub/hooks/post-checkout"))
         .edit(&[EACCES]),
     probe("git.gitfile", "B05", "renames a gitfile of its own content into place", |s| {
@@ -104,16 +120,16 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two(libc::SYS_rename, &file, &s.work("dir/.git")?))
     })
     .edit(&[EACCES]),
-    probe("git.config-write", "B02", "opens the configuration for writing", |s| attack(open(&s.work(".git/config")?, O_WRONLY)))
-        .edit(&[EACCES]),
-    probe("git.config-append", "B02", "opens the configuration to append", |s| {
-        attack(open(&s.work(".git/config")?, O_WRONLY | O_APPEND))
+    probe("git.config-write", "B02", "writes a program into the configuration", |s| write_directly(s, ".git/config", 0))
+        .at(Place::Edit, Expected::Unseen),
+    probe("git.config-append", "B02", "appends a program to the configuration", |s| {
+        write_directly(s, ".git/config", O_APPEND)
     })
-    .edit(&[EACCES]),
-    probe("git.config-truncate", "B02 D02", "empties the configuration", |s| {
-        attack(open(&s.work(".git/config")?, O_WRONLY | O_TRUNC))
+    .at(Place::Edit, Expected::Unseen),
+    probe("git.config-truncate", "B02 D02", "empties the configuration and writes a program", |s| {
+        write_directly(s, ".git/config", O_TRUNC)
     })
-    .edit(&[EACCES]),
+    .at(Place::Edit, Expected::Unseen),
     probe("git.config-cut", "B02 D02", "cuts the configuration", |s| {
         attack(on(libc::SYS_truncate, &s.work(".git/config")?, &[1]))
     })
@@ -158,10 +174,15 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two(libc::SYS_rename, &file, &s.work(".git/commondir")?))
     })
     .edit(&[EACCES]),
-    probe("git.legacy-remote", "B02", "creates a remote outside the configuration", |s| create(s, ".git/remotes/evil"))
-        .edit(&[EACCES]),
-    probe("git.bare-config", "B05", "creates the configuration of a bare repository", |s| create(s, "bare/config"))
-        .edit(&[EACCES]),
+    probe("git.legacy-remote", "B02", "creates a remote outside the configuration", |s| {
+        on(libc::SYS_mkdir, &s.work(".git/remotes")?, &[0o755])?;
+        create(s, ".git/remotes/evil")
+    })
+    .edit(&[EACCES]),
+    probe("git.bare-config", "B05", "creates the configuration of a bare repository with a program", |s| {
+        write_directly(s, "bare/config", O_CREAT)
+    })
+    .at(Place::Edit, Expected::Unseen),
     probe("git.bare-hook", "B05", "creates a hook of a bare repository", |s| create(s, "bare/hooks/post-update"))
         .edit(&[EACCES]),
     probe("git.global", "B02", "creates a global configuration", |s| create(s, ".gitconfig")).edit(&[EACCES]),

@@ -21,7 +21,8 @@ fn proc_file(s: &Setting, whose: &'static str, name: &str) -> Tried {
     let fd = open(&format!("/proc/{pid}/{name}"), O_RDONLY)?;
     // The check is made at the open for some of these files and at the read for others.
     let mut byte = [0u8; 1];
-    attack(sys(libc::SYS_read, [Arg::Int(fd), Arg::Out(&mut byte), Arg::Int(1)]))
+    // Nothing is mapped at the start of a process's memory.
+    reach(sys(libc::SYS_read, [Arg::Int(fd), Arg::Out(&mut byte), Arg::Int(1)]), &[Errno::EIO])
 }
 
 fn proc_directory(s: &Setting, name: &str) -> Tried {
@@ -149,8 +150,14 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[EACCES]),
     probe("read.init-cwd", "C03", "lists the directory of picktwo's first process", |s| proc_directory(s, "cwd/")).agent(&[EACCES]),
-    probe("read.init-descriptors", "C03", "lists the descriptors of picktwo's first process", |s| proc_directory(s, "fd"))
-        .agent(&[EACCES]),
+    probe("read.init-descriptors", "C03 E15", "asks what a descriptor of picktwo's first process is", |s| {
+        attack(with_buffer(libc::SYS_readlink, &format!("/proc/{}/fd/0", s.number("init")?)))
+    })
+    .agent(&[EACCES]),
+    probe("read.init-descriptor", "C03 E15", "opens a descriptor of picktwo's first process again", |s| {
+        attack(open(&format!("/proc/{}/fd/0", s.number("init")?), O_RDONLY))
+    })
+    .agent(&[EACCES]),
     probe("read.init-environment", "C24", "reads the environment of picktwo's first process", |s| {
         proc_file(s, "init", "environ")
     })

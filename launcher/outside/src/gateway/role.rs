@@ -53,8 +53,8 @@ fn run(launcher: Channel, outside: Channel) -> Result<(), Error> {
     let started = lock(&launcher, &outside).and_then(|runtime| Ok((runtime, start(&launcher)?)));
     let (runtime, (start, listener)) = started.inspect_err(|error| tell_failure(&launcher, error))?;
     if !start.probes.is_empty() {
-        return start.probes.iter().try_for_each(|id| {
-            let message = picktwo_wire::encode(&probes::run(id)).map_err(Error::Message)?;
+        return probes::run(&start.probes, |report| {
+            let message = picktwo_wire::encode(&report).map_err(Error::Message)?;
             Ok(launcher.send(&message, &[])?)
         });
     }

@@ -80,6 +80,7 @@ pub(super) fn judge(expected: Expected, got: &Got, effect: bool, control: &Contr
         (Outcome::Escaped, _) => return Verdict::Escaped,
         (Outcome::Refused(errno), Expected::Errno(errnos)) => errnos.contains(errno),
         (Outcome::Killed(signal), Expected::Killed(by)) => *signal == by,
+        (Outcome::Killed(_), Expected::Ended) => true,
         _ => false,
     };
     match control {
@@ -117,11 +118,16 @@ pub(super) fn wanted(expected: Expected) -> Vec<String> {
     match expected {
         Expected::Errno(errnos) => errnos.iter().map(|errno: &Errno| format!("{errno:?}")).collect(),
         Expected::Killed(signal) => vec![signal_name(signal)],
+        Expected::Ended => vec!["ended".to_owned()],
         Expected::Unseen => vec!["unseen".to_owned()],
     }
 }
 
+/// 0 stands for a signal that nobody told.
 fn signal_name(signal: i32) -> String {
+    if signal == 0 {
+        return "ended".to_owned();
+    }
     nix::sys::signal::Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |s| s.to_string())
 }
 

@@ -155,6 +155,9 @@ fn attempts(
     }
 }
 
+/// An attempt that is answered before one that ends the process, so that the end is known to be that one's.
+const SIGN_OF_LIFE: &str = "read.passwd";
+
 /// Roles that cannot fork try everything in one process, and what ends it in another one.
 fn network(
     stage: &Stage,
@@ -162,11 +165,14 @@ fn network(
     start: &dyn Fn(&[Vec<String>]) -> Result<Vec<judged::Said>, String>,
 ) -> Result<Vec<(Got, Option<String>)>, String> {
     let ends = |probe: &Probe| {
-        [Place::Retriever, Place::Gateway].iter().any(|&p| matches!(probe.expected(p), Some(Expected::Killed(_))))
+        [Place::Retriever, Place::Gateway].iter().any(|&p| matches!(probe.expected(p), Some(Expected::Killed(_) | Expected::Ended)))
     };
     let list = |ending: bool| {
         let names = probes.iter().filter(|probe| ends(probe) == ending).map(|probe| probe.id.to_owned());
-        std::iter::once(format!("{SETTING_MARK}{}", stage.setting.text())).chain(names).collect::<Vec<_>>()
+        let mut entries = vec![format!("{SETTING_MARK}{}", stage.setting.text())];
+        entries.extend(ending.then(|| SIGN_OF_LIFE.to_owned()));
+        entries.extend(names);
+        entries
     };
     let look = || stage.look(false).map_err(|e| e.to_string());
     let before = look()?;
@@ -174,7 +180,8 @@ fn network(
     let effect = stage.effect(&before, &look()?);
     let reports: HashMap<&str, &judged::Report> =
         said.iter().flat_map(|s| &s.reports).map(|report| (report.id.as_str(), report)).collect();
-    let signal = said.last().and_then(|s| s.signal);
+    let alive = said.last().is_some_and(|s| s.reports.iter().any(|report| report.id == SIGN_OF_LIFE));
+    let signal = said.last().and_then(|s| s.signal).filter(|_| alive);
     let mut results: Vec<(Got, Option<String>)> = Vec::with_capacity(probes.len());
     for probe in probes {
         let got = match (reports.get(probe.id), signal) {

@@ -155,10 +155,12 @@ impl Stage {
     pub(super) fn look(&self, edit: bool) -> std::io::Result<Snapshot> {
         let mut marks = Snapshot::new();
         for dir in [&self.shared, &self.hidden, &self.home] {
-            tree::look(dir, &mut marks, &|_| true)?;
+            tree::look(dir, &mut marks, &|_, _| true)?;
         }
         let work = &self.work;
-        tree::look(work, &mut marks, &|path| !edit || path.strip_prefix(work).is_ok_and(tree::guarded))?;
+        tree::look(work, &mut marks, &|path, size| {
+            !edit || path.strip_prefix(work).is_ok_and(|rel| tree::guarded(rel, size))
+        })?;
         Ok(marks)
     }
 

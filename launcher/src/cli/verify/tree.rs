@@ -95,11 +95,11 @@ pub(super) fn clear(dirs: &[&Path]) -> std::io::Result<()> {
 }
 
 /// Notes everything below a directory that `wanted` accepts. Directories of the workspace's root are entered in any case.
-pub(super) fn look(dir: &Path, into: &mut BTreeMap<PathBuf, Mark>, wanted: &dyn Fn(&Path) -> bool) -> std::io::Result<()> {
+pub(super) fn look(dir: &Path, into: &mut BTreeMap<PathBuf, Mark>, wanted: &dyn Fn(&Path, u64) -> bool) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         let stat = std::fs::symlink_metadata(&path)?;
-        if wanted(&path) {
+        if wanted(&path, stat.len()) {
             into.insert(path.clone(), mark(&stat));
         }
         if stat.is_dir() {
@@ -127,18 +127,25 @@ fn mark(stat: &std::fs::Metadata) -> Mark {
 }
 
 /// Directories whose content is protected, and files that are, as the attempts name them.
-const DIRECTORIES: [&str; 9] = [".claude", ".cursor", ".codex", ".gemini", ".vscode", ".idea", ".husky", "hooks", "remotes"];
-const FILES: [&str; 14] = [
+const DIRECTORIES: [&str; 9] = [".claude", ".cursor", ".codex", ".gemini", ".vscode", ".idea", ".husky", ".roo", ".amp"];
+const FILES: [&str; 11] = [
     "claude.md", "agents.md", ".mcp.json", "opencode.json", ".exrc", ".envrc", "mise.toml", ".bashrc", ".picktwo.toml", ".gitconfig",
-    "config", "config.worktree", "commondir", "old-alias",
+    "old-alias",
 ];
+/// The same in git directories.
+const GIT_DIRECTORIES: [&str; 2] = ["hooks", "remotes"];
+const GIT_FILES: [&str; 3] = ["config", "config.worktree", "commondir"];
 
-/// Whether a path of the workspace is one that edit mode must not change. Directories by themselves do nothing.
-pub(super) fn guarded(rel: &Path) -> bool {
+/// Whether a path of the workspace is one that edit mode must not change. Directories by themselves do nothing, and neither does
+/// an empty file in place of a git configuration: the name is taken at the open, the content is decided on afterwards.
+pub(super) fn guarded(rel: &Path, size: u64) -> bool {
     let names: Vec<String> = rel.iter().map(|name| name.to_string_lossy().to_lowercase()).collect();
     let Some((last, parents)) = names.split_last() else { return false };
+    let in_git = parents.iter().any(|name| name == ".git" || name == "bare");
     FILES.contains(&last.as_str())
         || parents.iter().any(|name| DIRECTORIES.contains(&name.as_str()))
+        || (in_git && size > 0 && GIT_FILES.contains(&last.as_str()))
+        || (in_git && parents.iter().any(|name| GIT_DIRECTORIES.contains(&name.as_str())))
         || (last == ".git" && names.len() > 1 && !parents.contains(&"nested".to_owned()))
 }
 
@@ -149,10 +156,11 @@ mod tests {
     #[test]
     fn what_edit_mode_must_not_change() {
         for path in ["CLAUDE.md", "dir/AGENTS.md", ".git/hooks/pre-commit", ".GIT/Hooks/x", "dir/.git", ".idea/x", "bare/config"] {
-            assert!(guarded(Path::new(path)), "{path}");
+            assert!(guarded(Path::new(path), 1), "{path}");
         }
-        for path in ["file", "dir/inner", "plain-1", ".git/config.lock", ".git/HEAD"] {
-            assert!(!guarded(Path::new(path)), "{path}");
+        for path in ["file", "dir/inner", "plain-1", ".git/config.lock", ".git/HEAD", "directory-1/hooks/pre-commit", "config-1"] {
+            assert!(!guarded(Path::new(path), 1), "{path}");
         }
+        assert!(!guarded(Path::new("bare/config"), 0));
     }
 }
