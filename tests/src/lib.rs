@@ -8,6 +8,7 @@ pub mod http;
 pub mod model;
 pub mod pages;
 pub mod processes;
+pub mod random;
 pub mod report;
 pub mod run;
 pub mod scene;

@@ -8,9 +8,10 @@ use std::{
     io::{self, Read},
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
-/// One file, without its times and inode number: those differ between two runs of the same work.
+/// One file, without its inode number and, unless asked for, without its times: those differ between two runs of the same work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Kind with what is special to it.
@@ -21,6 +22,8 @@ pub struct Entry {
     pub owner: (u32, u32),
     /// Hard links, for regular files.
     pub links: u64,
+    /// Time of the last change of the content in nanoseconds since 1970, where it was asked for.
+    pub modified: Option<i128>,
 }
 
 /// Kinds of files.
@@ -51,23 +54,33 @@ impl Tree {
     /// # Errors
     /// Anything that cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
+        Self::with_times_before(root, SystemTime::UNIX_EPOCH)
+    }
+
+    /// The same with the times that lie before `limit`: with the start of some work as the limit, those that a program set; with a
+    /// limit in the future, all of them.
+    ///
+    /// # Errors
+    /// Anything that cannot be read.
+    pub fn with_times_before(root: &Path, limit: SystemTime) -> io::Result<Self> {
+        let limit = limit.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let mut tree = Self::default();
-        tree.add(root, Path::new(""))?;
+        tree.add(root, Path::new(""), i128::try_from(limit).unwrap_or(i128::MAX))?;
         Ok(tree)
     }
 
-    fn add(&mut self, root: &Path, below: &Path) -> io::Result<()> {
+    fn add(&mut self, root: &Path, below: &Path, limit: i128) -> io::Result<()> {
         let mut names: Vec<OsString> = fs::read_dir(root.join(below))?
             .map(|e| e.map(|e| e.file_name()))
             .collect::<io::Result<_>>()?;
         names.sort();
         for name in names {
             let path = below.join(name);
-            let entry = Entry::read(&root.join(&path))?;
+            let entry = Entry::read(&root.join(&path), limit)?;
             let directory = entry.what == What::Directory;
             self.0.insert(path.clone(), entry);
             if directory {
-                self.add(root, &path)?;
+                self.add(root, &path, limit)?;
             }
         }
         Ok(())
@@ -112,7 +125,7 @@ impl Tree {
 }
 
 impl Entry {
-    fn read(path: &Path) -> io::Result<Self> {
+    fn read(path: &Path, limit: i128) -> io::Result<Self> {
         let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let meta = fs::symlink_metadata(path).map_err(at)?;
         let kind = meta.file_type();
@@ -133,7 +146,9 @@ impl Entry {
             What::Other("device")
         };
         let links = if kind.is_file() { meta.nlink() } else { 0 };
+        let modified = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
         Ok(Self {
+            modified: (modified < limit).then_some(modified),
             what,
             mode: meta.mode() & 0o7777,
             owner: (meta.uid(), meta.gid()),
@@ -169,6 +184,12 @@ mod tests {
         let before = Tree::read(&root).unwrap();
         assert_eq!(before.len(), 4);
         assert_eq!(before.differences(&Tree::read(&root).unwrap()), Vec::<String>::new());
+
+        let far = SystemTime::now() + std::time::Duration::from_secs(60);
+        let timed = Tree::with_times_before(&root, far).unwrap();
+        fs::File::open(root.join("d/a")).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(before, Tree::read(&root).unwrap());
+        assert_eq!(timed.differences(&Tree::with_times_before(&root, far).unwrap()).len(), 1);
 
         fs::write(root.join("d/a"), "eno").unwrap();
         fs::set_permissions(root.join("d/b"), fs::Permissions::from_mode(0o600)).unwrap();

@@ -34,7 +34,7 @@ for k in 1 2 3 4; do
 done
 git checkout -q main
 git mv run.sh start.sh
-git rm -q src/d0/f2.txt
+git rm -q src/d0/f5.txt
 echo more > src/new.txt
 git add -A
 git commit -q -m 'on main'
@@ -90,5 +90,6 @@ git fsck --strict 2>&1 | sed 's/^dangling.*//'
 git ls-files -s | sha1sum
 git status --porcelain
 git worktree remove ../second
+git checkout -q main
 git branch -q -D other
 git for-each-ref
