@@ -4,6 +4,7 @@
 use super::tree;
 use picktwo_confine::probes::Setting;
 use picktwo_confine::process::{self, Child};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -35,6 +36,8 @@ pub(super) struct Stage {
     pub(super) home: PathBuf,
     hidden: PathBuf,
     victim: Child,
+    /// Signals that the victim is known to have got: they stay pending.
+    signals: Cell<u64>,
     listeners: Vec<TcpListener>,
     datagrams: Vec<UdpSocket>,
     locals: Vec<UnixListener>,
@@ -136,6 +139,7 @@ impl Stage {
             home,
             hidden,
             victim,
+            signals: Cell::new(0),
             listeners,
             datagrams,
             locals,
@@ -203,17 +207,19 @@ impl Stage {
         what
     }
 
-    /// Signals to the victim stay pending, so this is for the first that arrives.
+    /// Whether a signal arrived that had not arrived before.
     fn signalled(&self) -> Option<String> {
         if self.victim.ended_within(0).unwrap_or(true) {
             return Some("a process of the host ended".to_owned());
         }
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.victim.pid())).ok()?;
-        let pending = ["SigPnd:", "ShdPnd:"].iter().any(|field| {
-            let mask = status.lines().find_map(|line| line.strip_prefix(field)).map(str::trim);
-            mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask != 0)
+        let masks = ["SigPnd:", "ShdPnd:"].iter().filter_map(|field| {
+            let mask = status.lines().find_map(|line| line.strip_prefix(field))?;
+            u64::from_str_radix(mask.trim(), 16).ok()
         });
-        pending.then(|| "a signal arrived at a process of the host".to_owned())
+        let pending = masks.fold(0, |all, mask| all | mask);
+        let known = self.signals.replace(pending);
+        (pending & !known != 0).then(|| "a signal arrived at a process of the host".to_owned())
     }
 }
 
