@@ -184,11 +184,62 @@ mod tests;
 
 const SET_MODE_FILTER: libc::c_ulong = 1;
 
+/// A filter that was compiled ahead of the moment that it is installed, possibly by a parent that had to wait for something else.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    name: &'static str,
+    program: Vec<Instruction>,
+}
+
+impl Compiled {
+    /// Compiles a filter.
+    pub fn new(filter: &Filter) -> Result<Compiled> {
+        Ok(Compiled {
+            name: filter.name,
+            program: filter.compile()?,
+        })
+    }
+
+    /// As [`install`].
+    pub fn install(&self) -> Result<()> {
+        process::single_threaded()?;
+        crate::limits::no_new_privs()?;
+        self.put_in_force(0).map(drop)
+    }
+
+    /// As [`install_listener`].
+    pub fn install_listener(&self) -> Result<Listener> {
+        process::single_threaded()?;
+        crate::limits::no_new_privs()?;
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+        let number = self.put_in_force(flags as libc::c_ulong)?;
+        // SAFETY: with NEW_LISTENER the kernel answers a descriptor that it just made for us.
+        Ok(Listener::from(unsafe { OwnedFd::from_raw_fd(number as i32) }))
+    }
+
+    fn put_in_force(&self, flags: libc::c_ulong) -> Result<i64> {
+        let header = libc::sock_fprog {
+            len: self.program.len() as u16,
+            filter: self.program.as_ptr().cast_mut().cast(),
+        };
+        // SAFETY: Instruction has the layout of sock_filter; the kernel reads `len` of them and copies.
+        let rc = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &header) };
+        match Errno::result(rc) {
+            Ok(value) => Ok(value),
+            Err(Errno::EBUSY) => Err(Error::SecondListener {
+                filter: self.name.into(),
+            }),
+            Err(errno) => Err(Error::InstallFilter {
+                filter: self.name.into(),
+                errno,
+            }),
+        }
+    }
+}
+
 /// Installs a filter for this process, which must have one thread, for good. Sets `no_new_privs`.
 pub fn install(filter: &Filter) -> Result<()> {
-    process::single_threaded()?;
-    crate::limits::no_new_privs()?;
-    install_program(filter, 0).map(drop)
+    Compiled::new(filter)?.install()
 }
 
 /// Installs a filter with [`Action::Notify`] rules and returns where the notifications arrive. At most one such filter can
@@ -196,12 +247,7 @@ pub fn install(filter: &Filter) -> Result<()> {
 ///
 /// A notified call is interrupted by fatal signals only, from the moment that the supervisor has received it.
 pub fn install_listener(filter: &Filter) -> Result<Listener> {
-    process::single_threaded()?;
-    crate::limits::no_new_privs()?;
-    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let number = install_program(filter, flags as libc::c_ulong)?;
-    // SAFETY: with NEW_LISTENER the kernel answers a descriptor that it just made for us.
-    Ok(Listener::from(unsafe { OwnedFd::from_raw_fd(number as i32) }))
+    Compiled::new(filter)?.install_listener()
 }
 
 /// Installs a filter that notifies and a plain one on top, and returns where the notifications arrive: in this order, so that the
@@ -210,24 +256,4 @@ pub fn install_both(plain: &Filter, notifying: &Filter) -> Result<Listener> {
     let listener = install_listener(notifying)?;
     install(plain)?;
     Ok(listener)
-}
-
-fn install_program(filter: &Filter, flags: libc::c_ulong) -> Result<i64> {
-    let program = filter.compile()?;
-    let header = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_ptr().cast_mut().cast(),
-    };
-    // SAFETY: Instruction has the layout of sock_filter; the kernel reads `len` of them and copies.
-    let rc = unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &header) };
-    match Errno::result(rc) {
-        Ok(value) => Ok(value),
-        Err(Errno::EBUSY) => Err(Error::SecondListener {
-            filter: filter.name.into(),
-        }),
-        Err(errno) => Err(Error::InstallFilter {
-            filter: filter.name.into(),
-            errno,
-        }),
-    }
 }

@@ -158,7 +158,7 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
         hidden: plan.hidden.clone(),
         open_files: limits::nofile_limits()?,
         ignored: options.ignored.clone(),
-        grants: Grants::ALL,
+        filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),
     };
     let restricted = started.elapsed();
     let (prepared, listener) = agent::start(&command, &session.namespaces)?;

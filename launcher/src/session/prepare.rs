@@ -7,7 +7,6 @@ use super::tier::Facts;
 use crate::names;
 use crate::record::{Event, Record};
 use picktwo_confine::landlock::{Access, Rights};
-use picktwo_confine::filters;
 use picktwo_inside::files::{self, Config, Grants, Root};
 use picktwo_inside::mode::SharedMode;
 use picktwo_inside::view::{self, ReadOnly};
@@ -131,19 +130,24 @@ pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
     }
 }
 
+/// The protected paths: the built-in ones and those of the policy.
+pub(super) fn protected(plan: &Plan) -> Result<Protected, StartError> {
+    let extra: Vec<String> = plan.policy.files.protect.iter().map(|p| p.value.clone()).collect();
+    Protected::builtin().with(&extra).map_err(|e| StartError::Policy(e.to_string()))
+}
+
 /// The granted changes of the session.
 pub(super) fn grants(
     plan: &Plan,
     space: &init::Namespaces,
     mode: &SharedMode,
+    protected: Protected,
     record: &Arc<Record>,
 ) -> Result<Arc<Grants>, StartError> {
     let mut roots = Vec::new();
     for path in &plan.roots {
         roots.push(Root { path: path.clone(), dir: open_directory(path)? });
     }
-    let extra: Vec<String> = plan.policy.files.protect.iter().map(|p| p.value.clone()).collect();
-    let protected = Protected::builtin().with(&extra).map_err(|e| StartError::Policy(e.to_string()))?;
     let session_root = space.root.try_clone().map_err(|e| StartError::File("open", "the session's root".into(), e))?;
     let record = Arc::clone(record);
     let events = Box::new(move |event: files::Event| {
@@ -188,6 +192,7 @@ pub(super) fn command(
     values: &Placeholders,
     open_files: (u64, u64),
     ignored: Vec<i32>,
+    filters: agent::Filters,
 ) -> agent::Command {
     let mut argv = plan.command.clone();
     let extra = plan.policy.profile.arguments(values);
@@ -202,7 +207,7 @@ pub(super) fn command(
         hidden: plan.hidden.clone(),
         open_files,
         ignored,
-        grants: filters::Grants::ALL,
+        filters,
     }
 }
 

@@ -16,7 +16,8 @@ use crate::names;
 use crate::record::{Event, Record, RecordError};
 use nix::errno::Errno;
 use picktwo_confine::role::Role;
-use picktwo_confine::{filters, landlock, limits, process, seccomp};
+use picktwo_confine::seccomp::Compiled;
+use picktwo_confine::{filters, landlock, limits, process};
 use picktwo_inside::mode::SharedMode;
 use picktwo_wire::gateway::FromGateway;
 use picktwo_inside::{agent, init, sockets, supervise, view};
@@ -158,6 +159,10 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         None => None,
     };
 
+    let protected = prepare::protected(&plan)?;
+    let filters = agent::Filters::compile(filters::Grants::ALL)?;
+    let own_filter = Compiled::new(&filters::for_role(Role::Launcher))?;
+
     let mut space = starting.ready().map_err(StartError::View)?;
     if model.is_none() {
         // Nobody would answer: better that a connection is refused.
@@ -168,10 +173,10 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
 
     limits::nofile_raise()?;
     let mode = SharedMode::new(steer::inside_mode(plan.mode));
-    let grants = prepare::grants(&plan, &space, &mode, &record)?;
+    let grants = prepare::grants(&plan, &space, &mode, protected, &record)?;
     let access = prepare::launcher_access(&plan, &record, &space)?;
     let report = landlock::restrict(access)?;
-    let command = prepare::command(&plan, &values, open_files, ignored);
+    let command = prepare::command(&plan, &values, open_files, ignored, filters);
     let (prepared, listener) = agent::start(&command, &space.namespaces).map_err(StartError::Command)?;
 
     // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
@@ -190,7 +195,7 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     });
     limits::no_new_privs()?;
     limits::core_limit()?;
-    seccomp::install(&filters::for_role(Role::Launcher))?;
+    own_filter.install()?;
 
     let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
     let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));

@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use picktwo_confine::channel::Channel;
 use picktwo_confine::landlock::{self, Access, Rights};
 use picktwo_confine::selfcheck::{Denied, SelfCheck};
-use picktwo_confine::{Error, Result, filters, limits, process, seccomp, sys};
+use picktwo_confine::{Error, Result, limits, process, sys};
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -120,8 +120,8 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
     landlock::restrict(access(command)?)?;
     clock.step("landlock");
     // The second filter forbids what the first needed: a listener.
-    let listener = seccomp::install_listener(&filters::agent_notify(command.grants))?;
-    seccomp::install(&filters::agent_plain())?;
+    let listener = command.filters.notify.install_listener()?;
+    command.filters.plain.install()?;
     clock.step("seccomp");
     check.locked(bounding_empty, DENIED)?;
     drop(check);

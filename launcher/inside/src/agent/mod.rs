@@ -14,7 +14,8 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::SFlag;
 use picktwo_confine::channel::{self, Channel};
-use picktwo_confine::filters::Grants;
+use picktwo_confine::filters::{self, Grants};
+use picktwo_confine::seccomp::Compiled;
 use picktwo_confine::landlock::{Access, Rights};
 use picktwo_confine::namespace::{self, NamespaceFds};
 use picktwo_confine::notify::Listener;
@@ -48,7 +49,27 @@ pub struct Command {
     /// Signals that the person's shell had ignored when picktwo started (`nohup`), and that stay ignored.
     pub ignored: Vec<i32>,
     /// Which calls become granted calls.
-    pub grants: Grants,
+    pub filters: Filters,
+}
+
+/// The command's system call filters, compiled: the launcher does that while it waits for the view.
+#[derive(Clone, Debug)]
+pub struct Filters {
+    notify: Compiled,
+    plain: Compiled,
+}
+
+impl Filters {
+    /// Compiles both.
+    ///
+    /// # Errors
+    /// A table that does not compile.
+    pub fn compile(grants: Grants) -> Result<Filters, picktwo_confine::Error> {
+        Ok(Filters {
+            notify: Compiled::new(&filters::agent_notify(grants))?,
+            plain: Compiled::new(&filters::agent_plain())?,
+        })
+    }
 }
 
 /// Why the command did not start. Nothing foreign has run.
