@@ -16,7 +16,7 @@ pub const BYTES_PER_TOKEN: usize = 4;
 /// Bytes of the largest answer left for headings, links and their numbers.
 const RESERVE: usize = 12 * 1024;
 /// Share of the best score below which a unit is no answer.
-const LEAST: f64 = 0.1;
+const LEAST: f64 = 0.2;
 /// Links listed with one answer.
 const MAX_LINKS: usize = 40;
 /// Blocks of an answer beside the list of its links.

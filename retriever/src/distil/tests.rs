@@ -73,6 +73,15 @@ fn the_sentences_that_answer_come_in_the_pages_order_under_their_headings() {
 }
 
 #[test]
+fn what_the_answer_does_not_need_stays_outside_however_large_the_budget() {
+    let html = "<main><h1>Widgets</h1><p>Sold by weight in towns.</p><p>The spindle limit is 42 for each of them.</p>
+        <p>Our canary sings at dawn.</p><h2>Elsewhere</h2><p>Another bird sings at night.</p></main>";
+    let answer = ask(html, Some("what is the spindle limit?"), 8000);
+    assert_eq!(texts(&answer), ["The spindle limit is 42 for each of them."]);
+    assert!(!answer.truncated);
+}
+
+#[test]
 fn code_is_whole_or_absent() {
     let answer = ask(GUIDE, Some("install package command apt"), 40);
     let code: Vec<_> = answer.answer.iter().filter(|b| b.kind == BlockKind::Code).collect();
