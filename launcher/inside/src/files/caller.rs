@@ -3,6 +3,7 @@
 use super::Grants;
 use nix::libc;
 use picktwo_confine::notify::{Listener, Request};
+use picktwo_confine::sys::Identity;
 use picktwo_confine::{Errno, Error, memory, sys};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -11,6 +12,8 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// One granted call.
 #[derive(Clone, Copy)]
@@ -25,13 +28,60 @@ pub(crate) enum Base {
     /// At the session's root.
     Root,
     /// At a descriptor of the caller's, or its working directory, held as a path descriptor.
-    At(OwnedFd),
+    At(Arc<OwnedFd>),
+    /// At its working directory, which was found to be a place beneath a root a moment ago.
+    Known(Cwd),
+}
+
+impl Base {
+    /// The directory, if it is not the session's root.
+    pub(crate) fn dir(&self) -> Option<&OwnedFd> {
+        match self {
+            Base::Root => None,
+            Base::At(fd) => Some(fd),
+            Base::Known(cwd) => Some(&cwd.fd),
+        }
+    }
+}
+
+/// A working directory and its place.
+#[derive(Clone)]
+pub(crate) struct Cwd {
+    pid: i32,
+    dev: u64,
+    ino: u64,
+    moves: u64,
+    at: Instant,
+    pub(crate) fd: Arc<OwnedFd>,
+    pub(crate) root: usize,
+    pub(crate) rel: Vec<u8>,
+}
+
+/// For how long a working directory's place is taken to be the same, if it is the same directory and the session moved none
+/// meanwhile: a process outside of the session could.
+const KNOWN_FOR: Duration = Duration::from_millis(20);
+
+/// Remembers the place of a caller's working directory.
+pub(crate) fn remember_cwd(pid: i32, identity: &Identity, moves: u64, fd: &Arc<OwnedFd>, root: usize, rel: &[u8]) {
+    let known = Cwd {
+        pid,
+        dev: identity.dev,
+        ino: identity.ino,
+        moves,
+        at: Instant::now(),
+        fd: fd.clone(),
+        root,
+        rel: rel.to_vec(),
+    };
+    CWD.set(Some(known));
 }
 
 /// A path argument, copied.
 pub(crate) struct Target {
     pub(crate) path: Vec<u8>,
     pub(crate) base: Base,
+    /// The caller, if the base is its working directory.
+    pub(crate) cwd_of: Option<i32>,
 }
 
 /// What an unreadable caller gets: an error that ordinary programs cope with, never a grant.
@@ -48,6 +98,8 @@ pub(crate) fn unreadable(error: Error) -> Errno {
 thread_local! {
     /// The umask of this thread, once the thread has one of its own.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The working directory of the last caller.
+    static CWD: RefCell<Option<Cwd>> = const { RefCell::new(None) };
     /// The status file of the last caller that created something.
     static STATUS: RefCell<Option<(i32, File)>> = const { RefCell::new(None) };
 }
@@ -103,16 +155,39 @@ impl Call<'_> {
     /// Like [`Call::target`], but an empty path stands for the directory argument itself (`AT_EMPTY_PATH`).
     pub(crate) fn target_or_empty(&self, dirfd: Option<usize>, path: usize) -> Result<Target, Errno> {
         let path = self.path(path)?;
+        let mut cwd_of = None;
         let base = if path.first() == Some(&b'/') {
             Base::Root
         } else {
-            Base::At(match dirfd.map(|index| self.int(index)) {
-                None | Some(libc::AT_FDCWD) => self.cwd()?,
-                Some(fd) => self.object(fd)?,
-            })
+            match dirfd.map(|index| self.int(index)) {
+                None | Some(libc::AT_FDCWD) => {
+                    cwd_of = Some(self.pid());
+                    match self.known_cwd() {
+                        Some(cwd) => Base::Known(cwd),
+                        None => Base::At(Arc::new(self.cwd()?)),
+                    }
+                }
+                Some(fd) => Base::At(Arc::new(self.object(fd)?)),
+            }
         };
         self.alive()?;
-        Ok(Target { path, base })
+        Ok(Target { path, base, cwd_of })
+    }
+
+    /// The caller's working directory, if it is the one whose place was found a moment ago. The descriptor that is kept for it
+    /// keeps its inode number from being used again.
+    fn known_cwd(&self) -> Option<Cwd> {
+        CWD.with_borrow(|known| {
+            let known = known
+                .as_ref()
+                .filter(|known| known.pid == self.pid() && known.at.elapsed() < KNOWN_FOR)?;
+            if known.moves != self.grants.moves.load(Ordering::Acquire) {
+                return None;
+            }
+            let path = CString::new(format!("{}/cwd", self.pid())).ok()?;
+            let now = sys::fstatat(self.grants.proc.as_fd(), &path, 0).ok()?;
+            (now.nlink > 0 && (now.dev, now.ino) == (known.dev, known.ino)).then(|| known.clone())
+        })
     }
 
     /// The caller's working directory.

@@ -33,6 +33,8 @@ struct Words {
     exact: HashSet<Vec<u8>>,
     /// Those that mean something in a git directory, and what makes a directory one.
     git: HashSet<Vec<u8>>,
+    /// First bytes of both, in lower case: most names are told apart by theirs.
+    firsts: [bool; 256],
     globs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -42,6 +44,7 @@ impl Words {
             exact: HashSet::new(),
             git: HashSet::new(),
             globs: Vec::new(),
+            firsts: [false; 256],
         };
         for word in ["modules", "worktrees"] {
             words.exact.insert(word.into());
@@ -67,6 +70,9 @@ impl Words {
                 }
             }
         }
+        for word in words.exact.iter().chain(&words.git) {
+            words.firsts[usize::from(word.first().copied().unwrap_or(0))] = true;
+        }
         words
     }
 
@@ -74,6 +80,15 @@ impl Words {
         // Hidden files, and other spellings: the rules decide.
         if name.first() == Some(&b'.') || other_spelling(name) {
             return true;
+        }
+        let first = name.first().map_or(0, u8::to_ascii_lowercase);
+        if !self.firsts[usize::from(first)]
+            && self
+                .globs
+                .iter()
+                .all(|(head, _)| head.first().is_some_and(|&b| b != first))
+        {
+            return false;
         }
         let mut lower = [0u8; 64];
         let Some(lower) = lower.get_mut(..name.len()) else {
@@ -163,6 +178,7 @@ impl Grants {
             let mut lower = [0u8; 32];
             match lower.get_mut(..name.len()) {
                 _ if other_spelling(name) => true,
+                _ if !self.guard.words.firsts[usize::from(name.first().map_or(0, u8::to_ascii_lowercase))] => false,
                 None => false,
                 Some(lower) => {
                     lower.copy_from_slice(name);

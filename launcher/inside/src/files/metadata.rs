@@ -3,7 +3,8 @@
 
 use super::guard::PROTECTED;
 use super::open::executable;
-use super::{Answer, Base, Call, Fail, Follow, Grants, Outcome, Place, Step, Target, Where};
+use super::resolve::Named;
+use super::{Answer, Call, Fail, Follow, Grants, Outcome, Place, Step, Target, Where};
 use crate::mode::Mode;
 use nix::libc;
 use picktwo_confine::sys::{self, Identity, xattr};
@@ -11,6 +12,7 @@ use picktwo_confine::{Errno, memory};
 use picktwo_policies::protect::{Kind, Rule};
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
 
 /// `setxattrat` and `removexattrat` (Linux 6.13), which libc does not know yet.
 pub(crate) const SETXATTRAT: i64 = 463;
@@ -138,15 +140,35 @@ impl Grants {
         if fd == libc::AT_FDCWD && matches!(change, Change::Times(_)) {
             return Err(Errno::EFAULT);
         }
-        let target = Target {
-            path: Vec::new(),
-            base: Base::At(call.object(fd)?),
-        };
-        if call.is_path_descriptor(fd)? {
+        let object = call.object(fd)?;
+        // Times are set so often, and by descriptors of this kind so rarely, that nobody misses this error there.
+        if !matches!(change, Change::Times(_)) && call.is_path_descriptor(fd)? {
             return Err(Errno::EBADF);
         }
         call.alive()?;
-        self.change_target(call, &target, true, &change)
+        let _shared = (!self.remote).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
+        for _ in 0..4 {
+            let step = self.name_of_object(object.as_fd()).and_then(|named| match named {
+                Named::At(place, own, identity) => self.change_place(call, &place, &own, &identity, &change),
+                Named::Nowhere => self.change_nameless(&object, &change),
+                Named::Out | Named::Standard(_) => Ok(Answer::Proceed),
+            });
+            match step {
+                Ok(answer) => return Ok(answer),
+                Err(Fail::Errno(errno)) => return Err(errno),
+                Err(Fail::Again) => continue,
+            }
+        }
+        Err(Errno::EACCES)
+    }
+
+    /// A change to an object without a name, by the caller's own descriptor: on the view's read-only mount the kernel refuses it.
+    fn change_nameless(&self, object: &OwnedFd, change: &Change) -> Step {
+        if self.mode.get() == Mode::ReadOnly && !matches!(change, Change::Access(..)) {
+            return Err(Errno::EROFS.into());
+        }
+        let identity = sys::fstat(object.as_fd())?;
+        self.perform(object, &identity, change)
     }
 
     fn change_target(&self, call: &Call<'_>, target: &Target, follow: bool, change: &Change) -> Outcome {
@@ -160,14 +182,7 @@ impl Grants {
                 }
                 self.change_place(call, &place, &fd, &identity, change)
             }
-            Where::Nameless(fd) if self.mode.get() == Mode::ReadOnly && !matches!(change, Change::Access(..)) => {
-                drop(fd);
-                Err(Errno::EROFS.into())
-            }
-            Where::Nameless(fd) => {
-                let identity = sys::fstat(fd.as_fd())?;
-                self.perform(&fd, &identity, change)
-            }
+            Where::Nameless(fd) => self.change_nameless(&fd, change),
             Where::Standard(_) | Where::Out => Ok(Answer::Proceed),
         })
     }

@@ -151,10 +151,10 @@ impl Grants {
 
     /// The restrictions of `openat2`, on the caller's view.
     fn restricted(&self, target: &super::Target, how: How, resolve: u64) -> Result<(), Errno> {
-        let base = match &target.base {
-            super::Base::Root if resolve & sys::resolve::BENEATH != 0 => return Err(Errno::EXDEV),
-            super::Base::Root => self.session_root.as_fd(),
-            super::Base::At(fd) => fd.as_fd(),
+        let base = match target.base.dir() {
+            None if resolve & sys::resolve::BENEATH != 0 => return Err(Errno::EXDEV),
+            None => self.session_root.as_fd(),
+            Some(fd) => fd.as_fd(),
         };
         let nofollow = how.flags & libc::O_NOFOLLOW;
         // An absolute path is absolute in the session's root, not in the launcher's own.

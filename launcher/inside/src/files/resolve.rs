@@ -6,7 +6,7 @@
 //! caller's own view, component by component, follows links as the kernel would, and requires the directory that it ends in
 //! to be the same inode when opened beneath the root.
 
-use super::caller::{Base, Call, Target};
+use super::caller::{self, Base, Call, Target};
 use super::walk::Walked;
 use super::{Fail, Grants};
 use nix::libc;
@@ -52,6 +52,18 @@ pub(crate) enum Follow {
     Slash,
     /// Never: calls that make, move or remove a name.
     Never,
+}
+
+/// What a descriptor of the caller's stands for.
+pub(crate) enum Named {
+    /// A place beneath a root, and the object there.
+    At(Place, OwnedFd, Identity),
+    /// An object of a root without a name.
+    Nowhere,
+    /// Something else.
+    Out,
+    /// One of the launcher's own standard descriptors.
+    Standard(usize),
 }
 
 /// What a path or a descriptor stands for.
@@ -166,6 +178,17 @@ fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32, mode: u32) -> Res
     })
 }
 
+/// A path in a directory, both relative.
+fn join(dir: &[u8], path: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(dir.len() + 1 + path.len());
+    full.extend_from_slice(dir);
+    if !full.is_empty() {
+        full.push(b'/');
+    }
+    full.extend_from_slice(path);
+    full
+}
+
 /// Strips a root's path off an absolute path.
 fn strip<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     match path.strip_prefix(root)? {
@@ -226,18 +249,15 @@ impl Grants {
                 let (root, rel) = self.split_root(text)?;
                 (root, rel.to_vec())
             }
+            Base::Known(known) => (known.root, join(&known.rel, text)),
             Base::At(dir) => {
                 let path = self.path_of(dir.as_fd()).ok()?;
                 let (root, rel) = self.split_root(&path)?;
-                if !self.is_at(root, rel, dir.as_fd(), &path) {
-                    return None;
+                let identity = self.is_at(root, rel, dir.as_fd(), &path)?;
+                if let Some(pid) = target.cwd_of {
+                    caller::remember_cwd(pid, &identity, self.moves.load(Ordering::Acquire), dir, root, rel);
                 }
-                let mut full = rel.to_vec();
-                if !full.is_empty() {
-                    full.push(b'/');
-                }
-                full.extend_from_slice(text);
-                (root, full)
+                (root, join(rel, text))
             }
         };
         // Dots, doubled slashes and the root itself are for the exact way.
@@ -256,8 +276,8 @@ impl Grants {
     }
 
     /// Whether a directory of the caller's view is the one at this place beneath the root.
-    fn is_at(&self, root: usize, rel: &[u8], dir: BorrowedFd<'_>, path: &[u8]) -> bool {
-        let Ok(seen) = sys::fstat(dir) else { return false };
+    fn is_at(&self, root: usize, rel: &[u8], dir: BorrowedFd<'_>, path: &[u8]) -> Option<Identity> {
+        let seen = sys::fstat(dir).ok()?;
         let generation = self.moves.load(Ordering::Acquire);
         let known = LAST.with_borrow(|last| {
             last.as_ref().is_some_and(|(dev, ino, at, text)| {
@@ -265,7 +285,7 @@ impl Grants {
             })
         });
         if known && seen.nlink > 0 {
-            return true;
+            return Some(seen);
         }
         let same = self
             .directory(root, rel)
@@ -273,7 +293,7 @@ impl Grants {
         if same {
             LAST.set(Some((seen.dev, seen.ino, generation, path.to_vec())));
         }
-        same
+        same.then_some(seen)
     }
 
     fn directory(&self, root: usize, rel: &[u8]) -> Result<(Dir<'_>, Identity), Fail> {
@@ -364,14 +384,24 @@ impl Grants {
 
     /// The place of an object that the caller has a descriptor of.
     pub(crate) fn place_of_object(&self, fd: OwnedFd) -> Result<Where, Fail> {
-        let path = self.path_of(fd.as_fd())?;
-        let seen = sys::fstat(fd.as_fd())?;
+        Ok(match self.name_of_object(fd.as_fd())? {
+            Named::At(place, ..) => Where::In(place),
+            Named::Nowhere => Where::Nameless(fd),
+            Named::Out => Where::Out,
+            Named::Standard(number) => Where::Standard(number),
+        })
+    }
+
+    /// The same, with the object as it is on the writable mount.
+    pub(crate) fn name_of_object(&self, fd: BorrowedFd<'_>) -> Result<Named, Fail> {
+        let path = self.path_of(fd)?;
+        let seen = sys::fstat(fd)?;
         let Some((root, rel)) = self.split_root(&path) else {
             let standard = self
                 .standard
                 .iter()
                 .position(|own| own.as_ref().is_some_and(|(id, _)| id.same(&seen)));
-            return Ok(standard.map_or(Where::Out, Where::Standard));
+            return Ok(standard.map_or(Named::Out, Named::Standard));
         };
         let place = Place {
             root,
@@ -380,9 +410,9 @@ impl Grants {
             exact: true,
         };
         match place.object(self) {
-            Ok((_, identity)) if identity.same(&seen) => Ok(Where::In(place)),
-            _ if seen.nlink == 0 || path.ends_with(b" (deleted)") => Ok(Where::Nameless(fd)),
-            Err(Fail::Again) if self.crosses_mount(root, rel) => Ok(Where::Out),
+            Ok((own, identity)) if identity.same(&seen) => Ok(Named::At(place, own, identity)),
+            _ if seen.nlink == 0 || path.ends_with(b" (deleted)") => Ok(Named::Nowhere),
+            Err(Fail::Again) if self.crosses_mount(root, rel) => Ok(Named::Out),
             _ => Err(Fail::Again),
         }
     }

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Where a socket was bound.
 pub(crate) enum Bound {
@@ -27,11 +27,12 @@ impl Call<'_> {
         let base = if path.first() == Some(&b'/') {
             Base::Root
         } else {
-            Base::At(self.cwd()?)
+            Base::At(Arc::new(self.cwd()?))
         };
         Ok(Target {
             path: path.to_vec(),
             base,
+            cwd_of: None,
         })
     }
 }
@@ -133,7 +134,7 @@ impl Grants {
         let start = match &target.base {
             _ if place.exact => None,
             Base::Root => Some(None),
-            Base::At(base) => self.same_directory(base.as_fd()).map(Some),
+            base => base.dir().and_then(|dir| self.same_directory(dir.as_fd())).map(Some),
         };
         let bound = match start {
             Some(None) => sys::bind(socket, address),

@@ -31,13 +31,13 @@ pub(crate) enum Walked {
 impl Grants {
     pub(crate) fn walk(&self, call: &Call<'_>, target: &Target, follow: Follow) -> Result<Walked, Errno> {
         let session_root = || self.session_root.try_clone().map_err(|_| Errno::EMFILE);
-        let mut dir = match &target.base {
-            Base::Root => session_root()?,
-            Base::At(fd) if target.path.is_empty() => {
-                return Ok(Walked::Object(fd.try_clone().map_err(|_| Errno::EMFILE)?));
-            }
-            Base::At(fd) => fd.try_clone().map_err(|_| Errno::EMFILE)?,
+        let mut dir = match target.base.dir() {
+            None => session_root()?,
+            Some(fd) => fd.try_clone().map_err(|_| Errno::EMFILE)?,
         };
+        if target.path.is_empty() {
+            return Ok(Walked::Object(dir));
+        }
         let mut rest = target.path.clone();
         let mut links = 0;
         // Whether `dir` is the caller's own directory in *our* /proc, where numbers are not those of the caller's.
