@@ -28,7 +28,14 @@ fn connect_to(address: &[u8]) -> Tried {
 }
 
 fn connect(path: &str) -> Tried {
-    connect_to(&path_address(path)?)
+    match (path_address(path), path.rsplit_once('/')) {
+        // Too long for an address: from its directory.
+        (Err(_), Some((directory, name))) => {
+            on(libc::SYS_chdir, directory, &[])?;
+            connect_to(&path_address(name)?)
+        }
+        (address, _) => connect_to(&address?),
+    }
 }
 
 fn abstract_address(s: &Setting) -> Result<Vec<u8>, Stop> {

@@ -1,0 +1,132 @@
+//! The judge: it holds here, it counts only what a control has shown, its attempts succeed bare, it leaves nothing behind, and
+//! docs/THREATS.md names only what exists.
+
+use picktwo_tests::{report::not_run, run, scene::Scene};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+const LIMIT: Duration = Duration::from_secs(180);
+
+fn scene() -> Scene {
+    Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap()
+}
+
+/// Findings as JSON, with the exit code; none: this machine has no tier, and that was said.
+fn verify(scene: &Scene, args: &[&str]) -> Option<(i32, Value)> {
+    let finished = scene.run(["verify", "--json"].iter().chain(args), LIMIT).unwrap();
+    if finished.code() == 125 {
+        not_run("picktwo verify", &finished.stderr);
+        return None;
+    }
+    let findings = serde_json::from_str(&finished.stdout).unwrap_or_else(|e| panic!("{e}: {}", finished.all()));
+    Some((finished.code(), findings))
+}
+
+fn of<'a>(findings: &'a Value, verdict: &str) -> Vec<&'a Value> {
+    findings["probes"].as_array().unwrap().iter().filter(|probe| probe["verdict"] == verdict).collect()
+}
+
+#[test]
+fn the_wall_holds_in_every_role() {
+    let scene = scene();
+    let tmp = scene.root().join("t");
+    scene.directories(&tmp).unwrap();
+    let mut command = scene.picktwo(["verify", "--json"]);
+    command.env("TMPDIR", &tmp);
+    let finished = run::run(command, LIMIT).unwrap();
+    if finished.code() == 125 {
+        return not_run("picktwo verify", &finished.stderr);
+    }
+    let findings: Value = serde_json::from_str(&finished.stdout).unwrap_or_else(|e| panic!("{e}: {}", finished.all()));
+    for verdict in ["escaped", "unexpected"] {
+        assert_eq!(of(&findings, verdict), Vec::<&Value>::new(), "{verdict}");
+    }
+    assert_eq!((finished.code(), &findings["held"]), (0, &Value::Bool(true)));
+    let held = |role: &str| findings["summary"][role]["held"].as_u64().unwrap();
+    let (agent, retriever, gateway) = (held("agent"), held("retriever"), held("gateway"));
+    assert!(agent >= 140 && retriever >= 30 && gateway >= 25, "{agent} {retriever} {gateway}");
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "something is left behind");
+    // No kernel gives this number a meaning, so nobody can be said to have refused it.
+    let unassigned: Vec<_> = findings["probes"].as_array().unwrap().iter().filter(|p| p["id"] == "kernel.unassigned").collect();
+    assert!(!unassigned.is_empty());
+    for probe in unassigned {
+        assert_eq!((&probe["verdict"], &probe["control"]), (&"no control".into(), &"ENOSYS".into()));
+    }
+    // In edit mode what is protected is tried, in read-only mode what is granted then.
+    for (id, mode) in [("git.hook", "edit"), ("change.open-write", "read-only")] {
+        let found = of(&findings, "held").into_iter().any(|p| p["id"] == id && p["mode"] == mode);
+        assert!(found, "{id}");
+    }
+}
+
+#[test]
+fn a_role_is_tried_by_itself() {
+    let scene = scene();
+    let Some((code, findings)) = verify(&scene, &["--role", "gateway"]) else { return };
+    assert_eq!(code, 0);
+    let probes = findings["probes"].as_array().unwrap();
+    assert!(probes.len() >= 25 && probes.iter().all(|probe| probe["role"] == "gateway"));
+}
+
+#[test]
+fn attempts_succeed_where_nothing_confines_them() {
+    let scene = scene();
+    let hidden = scene.root().join("hidden");
+    scene.directories(&hidden).unwrap();
+    scene.write(hidden.join("secret"), "secret").unwrap();
+    let input = format!("@hidden={};work={}\nread.open\nchange.hidden-unlink\nread.open\nno.such\nread.open\n", hidden.display(), hidden.display());
+    let finished =
+        run::start(scene.picktwo(["verify", "--inside", "--bare"]), input.as_bytes()).unwrap().finish(LIMIT).unwrap();
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    assert_eq!(lines, ["read.open escaped 0 -", "change.hidden-unlink escaped 0 -", "read.open refused 2 -"]);
+    assert_eq!(finished.code(), 1, "an unknown name ends it");
+    assert!(!hidden.join("secret").exists());
+}
+
+/// What `text` says in code marks.
+fn marked(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            sources(&path, into);
+        } else if name.ends_with(".rs") {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_threats_name_only_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    sources(root, &mut files);
+    let code: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let text = fs::read_to_string(root.join("docs/THREATS.md")).unwrap();
+    let mut tested = 0;
+    let mut threats = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| attack")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        assert_eq!(cells.len(), 3, "{line}");
+        for name in marked(cells[2]) {
+            tested += 1;
+            let found = match name.split_once('.') {
+                Some(_) => code.contains(&format!("probe(\"{name}\"")),
+                None => code.contains(&format!("fn {name}(")),
+            };
+            assert!(found, "`{name}` is named in docs/THREATS.md and does not exist");
+        }
+        assert!(cells[2].contains('`') || cells[2].starts_with("none"), "no test: {line}");
+        threats.insert(cells[0]);
+    }
+    assert!(threats.len() >= 60 && tested >= 100, "{} attacks, {tested} tests", threats.len());
+}
