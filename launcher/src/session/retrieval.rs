@@ -233,7 +233,7 @@ impl Retrievals {
         let Some(location) = location else {
             self.note(&Event::Hop { retrieval: retriever.id, url, status, location: None, refused: None })?;
             // The connection for the body stands: from here on, where content is read, there is no other.
-            retriever.revoke().map_err(|e| Stop::failed("web-side", e))?;
+            retriever.no_more().map_err(|e| Stop::failed("web-side", e))?;
             return Ok(None);
         };
         let checked = self.guard().redirect(at, &location);

@@ -179,9 +179,9 @@ impl Web {
 }
 
 impl Retriever<'_> {
-    /// From now on the retriever may neither resolve nor connect.
-    pub(crate) fn revoke(&self) -> Result<(), WebDown> {
-        self.web.tell(&ToWeb::Revoke { id: self.id }, &[])
+    /// From now on the retriever may neither resolve nor connect; the connection that it reads from stands.
+    pub(crate) fn no_more(&self) -> Result<(), WebDown> {
+        self.web.tell(&ToWeb::NoMore { id: self.id }, &[])
     }
 }
 

@@ -37,6 +37,11 @@ pub enum ToWeb {
         /// Number of the retrieval within the session.
         id: u64,
     },
+    /// No further name is resolved for this retrieval and no further connection made; those that stand go on.
+    NoMore {
+        /// Number of the retrieval.
+        id: u64,
+    },
     /// Name resolution and connections of this retrieval are over: the retriever may only speak from now on.
     Revoke {
         /// Number of the retrieval.

@@ -222,6 +222,11 @@ impl Web<'_> {
                 Some(channel) if self.queue.len() < MAX_QUEUED => self.queue.push_back((id, channel)),
                 _ => tell(self.launcher, &FromWeb::Ended { id, code: NOT_STARTED })?,
             },
+            ToWeb::NoMore { id } => {
+                if let Some(retrieval) = self.retrievals.iter_mut().find(|r| r.id() == id) {
+                    retrieval.no_more(self.launcher)?;
+                }
+            }
             ToWeb::Revoke { id } => {
                 if let Some(retrieval) = self.retrievals.iter_mut().find(|r| r.id() == id) {
                     retrieval.revoke(self.launcher)?;

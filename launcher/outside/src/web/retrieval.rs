@@ -194,6 +194,13 @@ impl Retrieval {
 
     /// From now on nothing is granted, and what is connected is shut down.
     pub(super) fn revoke(&mut self, launcher: &Channel) -> Result<(), End> {
+        self.no_more(launcher)?;
+        self.sockets.shut_down();
+        Ok(())
+    }
+
+    /// From now on nothing is granted; what is connected stays so, since a page's body may take its time.
+    pub(super) fn no_more(&mut self, launcher: &Channel) -> Result<(), End> {
         self.revoked = true;
         for Waiting {
             request,
@@ -206,7 +213,6 @@ impl Retrieval {
             tell(launcher, &self.connection(host, to, REVOKED))?;
             self.refuse(request, Errno::ENETUNREACH);
         }
-        self.sockets.shut_down();
         Ok(())
     }
 
