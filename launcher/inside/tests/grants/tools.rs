@@ -91,3 +91,38 @@ fn databases_and_interpreters() {
          ls p",
     );
 }
+
+#[test]
+fn git_sequences() {
+    same(
+        "git init -q -b main r; cd r; for i in 1 2 3 4; do echo $i > f$i; git add .; git commit -qm $i; done; git checkout -q -b old main~3; \
+         git cherry-pick main~2..main >/dev/null; git revert --no-edit HEAD~2..HEAD >/dev/null; git rebase -q --onto main HEAD~2; \
+         echo x > f1; git add .; git commit -qm x; git checkout -q main; echo y > f1; git add .; git commit -qm y; git checkout -q old; \
+         git rebase main >/dev/null 2>&1 || { echo z > f1; git add f1; GIT_EDITOR=true git rebase --continue >/dev/null 2>&1; }; \
+         git am --abort 2>/dev/null || true; git format-patch -q -1 --stdout > p.patch; git reset -q --hard HEAD~1; git am -q p.patch; \
+         git bisect start HEAD HEAD~3 >/dev/null 2>&1; git bisect reset >/dev/null 2>&1; git notes add -m n; git reflog expire --all --expire=now; git prune; rm p.patch",
+    );
+}
+
+#[test]
+fn a_todo_list_that_runs_something_is_refused() {
+    let scene = Scene::new(Mode::Edit);
+    scene.run(|s| {
+        s.works(&format!(
+            "{ENVIRONMENT} git init -q -b main .; for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done"
+        ));
+        let (code, text) = s.program(&format!("{ENVIRONMENT} git rebase -q -i -x 'touch ran' HEAD~2"));
+        s.equal(&text, code != 0, true);
+        s.equal("did not run", std::fs::metadata("ran").is_err(), true);
+        s.works("git rebase --abort || git rebase --quit");
+        // The control.
+        s.works(&format!(
+            "{ENVIRONMENT} GIT_SEQUENCE_EDITOR=true git rebase -q -i HEAD~2"
+        ));
+    });
+    assert!(
+        scene.rules().iter().any(|rule| rule.contains("git-todo")),
+        "{:?}",
+        scene.rules()
+    );
+}
