@@ -170,7 +170,7 @@ pub(super) static PROBES: &[Probe] = &[
     .edit(&[EACCES]),
     probe("protect.bind", "D12", "binds a socket of a protected name", |s| {
         let fd = prepared("a socket", num(libc::SYS_socket, &[1, 1, 0]))?;
-        let address = super::sockets::path_address(&s.work(".envrc")?)?;
+        let address = super::sockets::near_address(&s.work(".envrc")?)?;
         attack(sys(libc::SYS_bind, [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)]))
     })
     .edit(&[EACCES]),

@@ -18,6 +18,17 @@ pub(super) fn path_address(path: &str) -> Result<Vec<u8>, Stop> {
     Ok(address)
 }
 
+/// An address of a path in a directory that the session sees: from within it, where the path is too long for an address.
+pub(super) fn near_address(path: &str) -> Result<Vec<u8>, Stop> {
+    match (path_address(path), path.rsplit_once('/')) {
+        (Err(_), Some((directory, name))) => {
+            prepared("the directory", on(libc::SYS_chdir, directory, &[]))?;
+            path_address(name)
+        }
+        (address, _) => address,
+    }
+}
+
 fn socket(kind: i32) -> super::calls::Called {
     num(libc::SYS_socket, &[AF_UNIX.into(), kind.into(), 0])
 }
@@ -103,7 +114,7 @@ pub(super) static PROBES: &[Probe] = &[
         .network(&[EACCES]),
     probe("socket.send-to-path", "A14", "sends a datagram to a daemon's path", |s| {
         let fd = socket(SOCK_DGRAM)?;
-        let address = path_address(&s.shared("daemon.dgram")?)?;
+        let address = near_address(&s.shared("daemon.dgram")?)?;
         attack(sys(
             libc::SYS_sendto,
             [Arg::Int(fd), Arg::In(b"x"), Arg::Int(1), Arg::Int(0), Arg::In(&address), Arg::Int(address.len() as i64)],
@@ -119,13 +130,13 @@ pub(super) static PROBES: &[Probe] = &[
         .network(&[EACCES]),
     probe("socket.bind-workspace", "D12", "binds a socket in the workspace", |s| {
         let fd = prepared("a socket", socket(SOCK_STREAM))?;
-        let address = path_address(&s.work("new.sock")?)?;
+        let address = near_address(&s.work("new.sock")?)?;
         attack(sys(libc::SYS_bind, [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)]))
     })
     .read_only(&[EROFS]),
     probe("socket.bind-visible", "D12", "binds a socket in a directory that it sees", |s| {
         let fd = prepared("a socket", socket(SOCK_STREAM))?;
-        let address = path_address(&s.shared("new.sock")?)?;
+        let address = near_address(&s.shared("new.sock")?)?;
         attack(sys(libc::SYS_bind, [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)]))
     })
     .agent(&[EROFS]),

@@ -64,12 +64,14 @@ impl Stage {
         tree::furnish(&tree::Places { work: &work, shared: &shared, hidden: &hidden, home: &home })?;
 
         let mut locals = Vec::new();
-        for path in [work.join("daemon.sock"), shared.join("daemon.sock"), hidden.join("daemon.sock")] {
-            locals.push(UnixListener::bind(path)?);
+        // Through directories' descriptors: an address holds 108 bytes, and a temporary directory may be named longer.
+        let near = |dir: &File, name: &str| format!("/proc/self/fd/{}/{name}", dir.as_raw_fd());
+        for dir in [&work, &shared, &hidden] {
+            locals.push(UnixListener::bind(near(&File::open(dir)?, "daemon.sock"))?);
         }
         let abstract_name = format!("picktwo-verify-{}", crate::session::id::new()?);
         locals.push(UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name)?)?);
-        let local_datagrams = UnixDatagram::bind(shared.join("daemon.dgram"))?;
+        let local_datagrams = UnixDatagram::bind(near(&File::open(&shared)?, "daemon.dgram"))?;
         local_datagrams.set_nonblocking(true)?;
 
         let mut listeners = vec![TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
