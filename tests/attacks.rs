@@ -30,6 +30,24 @@ const PROTECTED: &[&str] = &[
     "nested/.git/hooks/pre-commit",
 ];
 
+/// Every way to make a protected name that does not exist, as the hostile program counts them.
+const CREATING: [&str; 14] = [
+    "create",
+    "create in the root",
+    "mkdir",
+    "symlink",
+    "dangling link",
+    "link",
+    "rename",
+    "rename directory",
+    "bind",
+    "mknod file",
+    "mknod fifo",
+    "mknod socket",
+    "create through a link",
+    "trailing slash",
+];
+
 fn seconds() -> f64 {
     std::env::var("PICKTWO_ATTACK_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3.0)
 }
@@ -38,14 +56,15 @@ fn seconds() -> f64 {
 fn scene() -> (Scene, PathBuf) {
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
     for path in PROTECTED {
-        scene.write(path, format!("# {path} as the person left it\n")).unwrap();
+        // A key that no vetted change may drop: without it, a content of nothing would be accepted.
+        scene.write(path, format!("# {path} as the person left it\n[core]\n\thooksPath = /dev/null\n")).unwrap();
     }
     for git in [".git", "nested/.git"] {
         scene.write(format!("{git}/HEAD"), "ref: refs/heads/main\n").unwrap();
         scene.directories(&scene.work().join(git).join("objects")).unwrap();
         scene.directories(&scene.work().join(git).join("refs")).unwrap();
     }
-    for path in ["plain.file", "ok-1/config", "ok-1/hooks/pre-commit", "ok-two/settings.json", "ok/canary/file", "swap", "turn/config"] {
+    for path in ["plain.file", "ok-1/config", "ok-1/hooks/pre-commit", "ok-tree/settings.json", "ok/canary/file", "swap", "turn/config"] {
         scene.write(path, "ordinary\n").unwrap();
     }
     scene.write("../canary/file", "untouched\n").unwrap();
@@ -71,6 +90,8 @@ fn attack(mut command: Command, scene: &Scene, seconds: f64, random: &mut Random
     command.arg(scene.work()).arg(seconds.to_string()).arg(random.next().to_string());
     let finished = run::run(command, Duration::from_secs_f64(seconds + 60.0)).unwrap();
     assert_eq!(finished.code(), 0, "the hostile program has to live to the end: {}", finished.all());
+    let (tried, done) = counts(&finished).values().fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
+    println!("{tried} calls, {done} of them went through\n{}", finished.stdout);
     finished
 }
 
@@ -103,16 +124,15 @@ fn later() -> SystemTime {
 struct Kept(BTreeMap<u64, (Vec<u8>, u32, u64, i64, i64, Vec<u8>)>);
 
 impl Kept {
+    /// Ordinary parents may have been moved anywhere: a file is known by its inode and the end of its path.
     fn read(work: &Path) -> Self {
         let mut kept = BTreeMap::new();
-        for path in PROTECTED {
-            let path = work.join(path);
-            // The order of moved parents may be anything in the end: the inode tells which file it was.
-            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-            let content = fs::read(&path).unwrap_or_default();
-            let name = path.file_name().unwrap().as_encoded_bytes().to_vec();
-            kept.insert(meta.ino(), (content, meta.mode(), meta.nlink(), meta.mtime(), meta.mtime_nsec(), name));
-        }
+        walk(work, &mut |path, inode| {
+            let suffixes = [".git/config", ".git/hooks/pre-commit", ".claude/settings.json"];
+            let (Some(suffix), Ok(meta)) = (suffixes.iter().find(|s| path.ends_with(s)), fs::symlink_metadata(path)) else { return };
+            let content = content(path);
+            kept.insert(inode, (content, meta.mode(), meta.nlink(), meta.mtime(), meta.mtime_nsec(), (*suffix).into()));
+        });
         Self(kept)
     }
 }
@@ -120,10 +140,6 @@ impl Kept {
 /// Everything wrong with the workspace after an attack in edit mode: one line each.
 fn wrongs(work: &Path, before: &Kept) -> Vec<String> {
     let mut wrong = Vec::new();
-    // The last of the moves may have been half done.
-    if !work.join("nested").exists() && work.join("elsewhere").exists() {
-        let _ = fs::rename(work.join("elsewhere"), work.join("nested"));
-    }
     let after = Kept::read(work);
     for (inode, file) in &before.0 {
         match after.0.get(inode) {
@@ -136,15 +152,24 @@ fn wrongs(work: &Path, before: &Kept) -> Vec<String> {
     walk(work, &mut |path, inode| {
         let below = path.strip_prefix(work).unwrap_or(path);
         if protected(below, path) && !known.contains(&inode) {
-            let content = fs::read(path).unwrap_or_default();
-            // A vetted configuration of a repository that the session made itself may be there, nothing else.
-            let vetted = below.ends_with("config") && !String::from_utf8_lossy(&content).contains(EVIL);
+            let content = content(path);
+            // A configuration that says nothing may come into being, and a vetted one where the session made the repository.
+            let name = below.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            let vetted = name.starts_with("config") && !String::from_utf8_lossy(&content).contains(EVIL);
             if !vetted {
                 wrong.push(format!("made: {}", below.display()));
             }
         }
     });
     wrong
+}
+
+/// Of a regular file: a FIFO would never end.
+fn content(path: &Path) -> Vec<u8> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => fs::read(path).unwrap_or_default(),
+        _ => Vec::new(),
+    }
 }
 
 fn walk(dir: &Path, seen: &mut dyn FnMut(&Path, u64)) {
@@ -175,7 +200,7 @@ fn protected(below: &Path, path: &Path) -> bool {
     }
     match names.iter().position(|n| n == ".git") {
         Some(at) => match names[at + 1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["config" | "config.worktree", ..] | ["info", "attributes"] => true,
+            ["config" | "config.worktree", ..] | ["remotes" | "branches", _, ..] => true,
             ["hooks", hook] => !hook.ends_with(".sample"),
             _ => false,
         },
@@ -196,7 +221,7 @@ fn read_only_session_changes_nothing() {
     let canary_after = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
     assert_eq!(canary.differences(&canary_after), Vec::<String>::new());
     let counts = counts(&finished);
-    for what in ["open", "two paths", "metadata", "make", "by descriptor", "create", "move away"] {
+    for what in ["open", "two paths", "metadata", "make", "by descriptor", "move away"].into_iter().chain(CREATING) {
         assert!(counts.get(what).is_some_and(|(tried, _)| *tried > 0), "{what} was not tried: {}", finished.stdout);
     }
     assert!(counts["open to read"].1 > 0, "reading has to work: {}", finished.stdout);
@@ -239,6 +264,10 @@ fn without_picktwo_the_same_program_does_all_of_it() {
     let gone = wrongs.iter().filter(|w| !w.starts_with("made")).count();
     let made = wrongs.len() - gone;
     assert!(gone >= 3 && made >= 8, "the attack is too weak: {wrongs:?}\n{}", finished.all());
+    let counts = counts(&finished);
+    for what in CREATING {
+        assert!(counts.get(what).is_some_and(|(_, done)| *done >= 10), "`{what}` makes nothing: {}", finished.stdout);
+    }
     let canary_after = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
     assert_ne!(canary.differences(&canary_after), Vec::<String>::new(), "{}", finished.all());
 }

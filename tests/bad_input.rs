@@ -111,7 +111,7 @@ fn arguments() {
     command.env_remove("HOME");
     refused(&run::run(command, LIMIT).unwrap(), &["HOME"]);
     scene.policy("version = 1\n[model.anthropic]\nupstream = \"https://api.example.org\"\nkey = \"env:NOT_SET_ANYWHERE\"\n").unwrap();
-    let finished = scene.run(["run", "--", "true"], LIMIT).unwrap();
+    let finished = scene.run(["run", "--profile", "claude", "--", "true"], LIMIT).unwrap();
     refused(&finished, &["NOT_SET_ANYWHERE", "anthropic"]);
     one_line(&finished);
 }
@@ -157,11 +157,14 @@ fn full_disk_under_the_record() {
         full
         \"$1\" run --edit -- touch made-1; echo start=$?
         rm ../small/fill
-        \"$1\" run -- sh -c 'while [ ! -e stop ]; do echo x > made-2; sleep 0.02; done 2>/dev/null; true' & pid=$!
+        \"$1\" run -- sh -c 'while [ ! -e stop ]; do [ -e full ] && echo x > made-2; sleep 0.02; done 2>/dev/null; true' & pid=$!
         while ! \"$1\" sessions --json | grep -q '\"id\"'; do sleep 0.1; done
         id=$(\"$1\" sessions --json | sed -n 's/.*\"id\": \"\\(.*\\)\".*/\\1/p')
-        full; n=0; while [ $n -lt 50 ]; do echo x >> ../small/fill; n=$((n+1)); done
-        \"$1\" mode $id edit; echo mode=$?
+        full; n=0
+        # The record's last page has room for some more lines.
+        while [ $n -lt 100 ] && \"$1\" mode $id edit && \"$1\" mode $id read-only; do n=$((n + 1)); done >/dev/null
+        \"$1\" mode $id read-only
+        touch full; \"$1\" mode $id edit; echo mode=$?; sleep 0.2; rm full
         \"$1\" sessions --json | grep '\"mode\"'
         rm ../small/fill
         touch stop; wait $pid; echo session=$?
@@ -233,6 +236,14 @@ fn endless(mut stream: TcpStream) {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", 10u64 << 30);
     let block = vec![b'x'; 64 << 10];
     if stream.write_all(head.as_bytes()).is_ok() {
+        while stream.write_all(&block).is_ok() {}
+    }
+}
+
+fn no_end(mut stream: TcpStream) {
+    read_head(&mut stream);
+    let block = vec![b'x'; 64 << 10];
+    if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n").is_ok() {
         while stream.write_all(&block).is_ok() {}
     }
 }
@@ -328,6 +339,7 @@ fn pages_that_misbehave() {
         ("stalls", serve(stall)),
         ("drips", serve(slow)),
         ("10 GB", serve(endless)),
+        ("no end", serve(no_end)),
     ];
     let private: Vec<String> = servers.iter().map(|(_, port)| format!("\"127.0.0.1:{port}\"")).collect();
     scene.policy(&format!("version = 1\n[retrieval]\nprivate = [{}]\n[limits]\nfetch_seconds = 4\n", private.join(", "))).unwrap();
@@ -335,11 +347,7 @@ fn pages_that_misbehave() {
         let finished = scene.run(["fetch", &format!("http://127.0.0.1:{port}/page")], LIMIT).unwrap();
         assert!(finished.took < Duration::from_secs(30), "{name}: {}", finished.all());
         assert!(!finished.stderr.contains("panicked") && !finished.all().contains('\u{1b}'), "{name}: {}", finished.all());
-        // What is cut at its limit may still be an answer, and says that it is cut.
-        if finished.code() == 0 {
-            assert!(["10 GB", "drips"].contains(&name) && finished.stdout.contains("truncated"), "{name}: {}", finished.all());
-            continue;
-        }
+        // Half a page is never passed off as the whole.
         assert_eq!(finished.code(), 1, "{name}: {}", finished.all());
         one_line(&finished);
     }

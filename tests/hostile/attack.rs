@@ -79,11 +79,11 @@ struct Attack {
 const PAIRS: &[(&str, &str)] = &[
     ("ok-1/config", ".git/config"),
     ("ok-1/hooks/pre-commit", ".git/hooks/pre-commit"),
-    ("ok-two/settings.json", ".claude/settings.json"),
+    ("ok-tree/settings.json", ".claude/settings.json"),
     ("ok/canary/file", "../canary/file"),
-    ("ok-two/new.json", ".cursor/new.json"),
-    ("ok-two/CLAUDE_md", "ok-two/CLAUDE.md"),
-    ("ok-two/_envrc", "ok-two/.envrc"),
+    ("ok-tree/new.json", ".cursor/new.json"),
+    ("ok-tree/CLAUDE_md", "ok-tree/CLAUDE.md"),
+    ("ok-tree/_envrc", "ok-tree/.envrc"),
     ("nested/ok-1/config", "nested/.git/config"),
     ("ok-1/plain", "plain.file"),
 ];
@@ -134,6 +134,8 @@ impl Attack {
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     work();
+                    // On few cores, the calls that are raced need their turn, too.
+                    thread::yield_now();
                     swapped.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -143,7 +145,7 @@ impl Attack {
             let (swap, spare, turn) = (format!("{base}swap"), format!("{base}spare"), format!("{base}turn"));
             let cwd = env::current_dir().expect("a directory");
             Box::new(move || {
-                for to in ["ok-1", ".git", "ok-two", ".claude", "../canary", "ok-1/config", ".git/config"] {
+                for to in ["ok-1", ".git", "ok-tree", ".claude", "../canary", "ok-1/config", ".git/config"] {
                     let _ = fs::remove_file(&spare);
                     let _ = symlink(cwd.join(to), &spare);
                     let _ = fs::rename(&spare, &swap);
@@ -151,6 +153,7 @@ impl Attack {
                     let _ = fs::create_dir(&turn);
                     let _ = calls::exchange("ok-1", &turn);
                     let _ = calls::exchange("ok-1", &turn);
+                    thread::sleep(Duration::from_micros(50));
                 }
             })
         };
@@ -160,6 +163,7 @@ impl Attack {
                 for name in &flipping {
                     name.flip();
                 }
+                thread::sleep(Duration::from_micros(1));
             })),
             spawn(place("")),
             spawn(place("/tmp/attack/")),
@@ -168,11 +172,12 @@ impl Attack {
                 let _ = fs::rename("nested", "elsewhere");
                 let _ = fs::create_dir("nested");
                 let _ = fs::create_dir("nested/.git");
-                let _ = fs::write("nested/.git/config", names::EVIL);
+                calls::put("nested/.git/config");
                 let _ = fs::remove_file("nested/.git/config");
                 let _ = fs::remove_dir("nested/.git");
                 let _ = fs::remove_dir("nested");
                 let _ = fs::rename("elsewhere", "nested");
+                thread::sleep(Duration::from_micros(100));
             })),
         ]
     }
@@ -186,6 +191,9 @@ impl Attack {
             let changed = numbers(libc::SYS_prctl, &[i64::from(libc::PR_SET_DUMPABLE), dumpable]).is_ok();
             self.counts.note("dumpable", changed);
         }
+        if self.step.is_multiple_of(300) {
+            restock();
+        }
         let all = if self.random.below(3) == 0 { &self.steady } else { &self.flipping };
         let path = self.random.of(all).clone();
         let other = self.random.of(&self.flipping).clone();
@@ -196,10 +204,20 @@ impl Attack {
             4 => calls::remove(&path, &mut self.random, &mut self.counts),
             5 => calls::create(&path, &mut self.random, &mut self.counts),
             6 => calls::reopen(&path, &mut self.random, &mut self.counts),
-            7 => calls::bad_arguments(&mut self.counts),
+            7 if self.step.is_multiple_of(20) => calls::bad_arguments(&mut self.counts),
             8 => calls::by_directory(&mut self.random, &mut self.counts),
             _ => calls::make(&path, &mut self.random, &mut self.counts),
         }
+    }
+}
+
+/// Ordinary files that the attack itself has used up: a path that names nothing at any moment attacks nothing.
+fn restock() {
+    for dir in ["ok-1/hooks", "ok-tree", "ok/canary", "nested/ok-1"] {
+        let _ = fs::create_dir_all(dir);
+    }
+    for file in ["ok-1/config", "ok-1/hooks/pre-commit", "ok-1/plain", "ok-tree/settings.json", "ok/canary/file", "nested/ok-1/config", "plain.file"] {
+        calls::put(file);
     }
 }
 
@@ -209,28 +227,28 @@ fn rebuild(counts: &mut Counts) {
         let away = format!("{name}-away");
         counts.note("move away", fs::rename(name, &away).is_ok());
         counts.note("exchange away", calls::exchange(name, "ok-1").is_ok());
-        counts.note("move inner away", fs::rename(format!("{name}/hooks"), "ok-two/hooks-away").is_ok());
+        counts.note("move inner away", fs::rename(format!("{name}/hooks"), "ok-tree/hooks-away").is_ok());
         let _ = fs::create_dir_all("build/hooks");
-        let _ = fs::write("build/hooks/pre-commit", names::EVIL);
-        let _ = fs::write("build/config", names::EVIL);
+        calls::put("build/hooks/pre-commit");
+        calls::put("build/config");
         counts.note("move in", fs::rename("build", name).is_ok());
         counts.note("move hooks in", fs::rename("build/hooks", format!("{name}/hooks")).is_ok());
         counts.note("move file in", fs::rename("build/config", format!("{name}/config")).is_ok());
         counts.note("link in place", symlink("build", name).is_ok());
         counts.note("remove", fs::remove_dir_all(name).is_ok());
         counts.note("rebuild", fs::create_dir(name).is_ok());
-        counts.note("rebuild file", fs::write(Path::new(name).join("config"), names::EVIL).is_ok());
+        counts.note("rebuild file", calls::put(Path::new(name).join("config")));
     }
     // A whole repository that nobody named .git.
     let _ = fs::create_dir_all("bare/objects");
     let _ = fs::create_dir_all("bare/refs");
     let _ = fs::write("bare/HEAD", "ref: refs/heads/main\n");
-    counts.note("config of a bare repository", fs::write("bare/config", names::EVIL).is_ok());
+    counts.note("config of a bare repository", calls::put("bare/config"));
     // From names that mean nothing, moved under one that means much.
     let _ = fs::create_dir_all("quiet/hooks");
-    let _ = fs::write("quiet/hooks/pre-commit", names::EVIL);
-    counts.note("whole moved in", fs::rename("quiet", "ok-two/.git").is_ok());
-    counts.note("link to whole", symlink("quiet", "ok-two/.git").is_ok());
+    calls::put("quiet/hooks/pre-commit");
+    counts.note("whole moved in", fs::rename("quiet", "ok-tree/.git").is_ok());
+    counts.note("link to whole", symlink("quiet", "ok-tree/.git").is_ok());
     let fd = open(&Name::new("quiet"), libc::O_PATH | libc::O_DIRECTORY, 0);
     counts.note("moved by descriptor", fd.is_ok_and(|fd| {
         let (from, to) = (b"hooks\0", b".git/hooks\0");

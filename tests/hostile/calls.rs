@@ -77,11 +77,25 @@ fn close(fd: i64) {
 }
 
 pub(crate) fn open(path: &Name, flags: i32, mode: i64) -> Done {
-    call(libc::SYS_openat, vec![Arg::Int(CWD), path.arg(), Arg::Int(flags.into()), Arg::Int(mode)])
+    // A FIFO must not hold up the attack.
+    let flags = Arg::Int((flags | libc::O_NONBLOCK).into());
+    call(libc::SYS_openat, vec![Arg::Int(CWD), path.arg(), flags, Arg::Int(mode)])
 }
 
 fn text(path: impl AsRef<Path>) -> Vec<u8> {
     CString::new(path.as_ref().as_os_str().as_bytes()).expect("no NUL").into_bytes_with_nul()
+}
+
+/// Writes [`EVIL`] to a file, which is made if need be.
+pub(crate) fn put(path: impl AsRef<Path>) -> bool {
+    let path = text(path);
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NONBLOCK;
+    let done = call(libc::SYS_openat, vec![Arg::Int(CWD), Arg::In(&path), Arg::Int(flags.into()), Arg::Int(0o644)]);
+    if let Ok(fd) = done {
+        write_evil(fd);
+        close(fd);
+    }
+    done.is_ok()
 }
 
 /// renameat2 with RENAME_EXCHANGE.
@@ -107,7 +121,7 @@ pub(crate) fn open_and_write(path: &Name, random: &mut Random, counts: &mut Coun
         libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL,
         libc::O_WRONLY | libc::O_NOFOLLOW,
         libc::O_ACCMODE,
-    ]);
+    ]) | libc::O_NONBLOCK;
     let how: Vec<u8> = [u64::from(flags.cast_unsigned()), 0o644, *random.of(&[0, 0, 0x08, 0x04])]
         .iter()
         .flat_map(|n| n.to_ne_bytes())
@@ -203,7 +217,7 @@ pub(crate) fn reopen(path: &Name, random: &mut Random, counts: &mut Counts) {
     let times: Vec<u8> = [2i64, 2, 2, 2].iter().flat_map(|n| n.to_ne_bytes()).collect();
     let names = ["/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"].map(|n| text(format!("{n}{fd}")));
     for name in &names {
-        let again = call(libc::SYS_openat, vec![Arg::Int(CWD), Arg::In(name), Arg::Int((libc::O_RDWR | libc::O_TRUNC).into())]);
+        let again = call(libc::SYS_openat, vec![Arg::Int(CWD), Arg::In(name), Arg::Int((libc::O_RDWR | libc::O_TRUNC | libc::O_NONBLOCK).into())]);
         counts.note("open again", again.is_ok());
         if let Ok(again) = again {
             write_evil(again);
@@ -228,7 +242,7 @@ pub(crate) fn reopen(path: &Name, random: &mut Random, counts: &mut Counts) {
     ] {
         counts.note("by descriptor", done.is_ok());
     }
-    let _ = std::fs::write(Path::new(std::ffi::OsStr::from_bytes(&linked[..linked.len() - 1])), EVIL);
+    put(std::ffi::OsStr::from_bytes(&linked[..linked.len() - 1]));
     close(fd);
 }
 
@@ -263,7 +277,7 @@ pub(crate) fn by_directory(random: &mut Random, counts: &mut Counts) {
     counts.note("directory", true);
     for name in ["config", "hooks/pre-commit", "settings.json", "../.git/config", "../../canary/file", ".git/config", "new-hook"] {
         let name = text(name);
-        let done = call(libc::SYS_openat, vec![Arg::Int(fd), Arg::In(&name), Arg::Int((libc::O_WRONLY | libc::O_TRUNC).into())]);
+        let done = call(libc::SYS_openat, vec![Arg::Int(fd), Arg::In(&name), Arg::Int((libc::O_WRONLY | libc::O_TRUNC | libc::O_NONBLOCK).into())]);
         counts.note("open in directory", done.is_ok());
         if let Ok(file) = done {
             write_evil(file);
@@ -282,7 +296,8 @@ pub(crate) fn make(path: &Name, random: &mut Random, counts: &mut Counts) {
     let done = match random.below(5) {
         0 => call(libc::SYS_mkdir, vec![path.arg(), Arg::Int(0o755)]),
         1 => call(libc::SYS_mkdirat, vec![Arg::Int(CWD), path.arg(), Arg::Int(0o755)]),
-        2 => call(libc::SYS_mknod, vec![path.arg(), Arg::Int((libc::S_IFIFO | 0o644).into()), Arg::Int(0)]),
+        // No FIFO: a call that cannot be told not to wait would wait for ever.
+        2 => call(libc::SYS_mknod, vec![path.arg(), Arg::Int((libc::S_IFSOCK | 0o644).into()), Arg::Int(0)]),
         3 => call(libc::SYS_mknodat, vec![Arg::Int(CWD), path.arg(), Arg::Int((libc::S_IFREG | 0o644).into()), Arg::Int(0)]),
         _ => call(libc::SYS_symlinkat, vec![Arg::In(b"/etc/passwd\0"), Arg::Int(CWD), path.arg()]),
     };

@@ -6,7 +6,7 @@ use picktwo_confine::attempt::{Arg, syscall};
 use std::{
     fs,
     os::unix::{fs::symlink, net::UnixListener},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// In everything that this program writes, so that it is recognised wherever it turns up.
@@ -25,53 +25,70 @@ pub(crate) const ABSENT: &[&str] = &[
     ".husky",
     "claude.MD",
     ".Cursor",
-    "ok-two/.claude",
-    "ok-two/CLAUDE.md",
-    "ok-two/deep/.mcp.json",
+    "ok-tree/.claude",
+    "ok-tree/CLAUDE.md",
+    "ok-tree/deep/.mcp.json",
     ".git/hooks/post-checkout",
-    ".git/info/attributes",
+    ".git/remotes/origin",
     ".git/config.worktree",
     ".claude/settings.local.json",
 ];
 
+/// Where `name` is made by this kind of call: each kind has directories of its own, so that one does not stand in another's way.
+fn place(kind: &str, name: &str) -> PathBuf {
+    let path = if name.starts_with(".git/") || name.starts_with(".claude/") {
+        PathBuf::from(name)
+    } else {
+        Path::new("ok-tree").join(kind.replace(' ', "-")).join(name)
+    };
+    if let Some(parent) = path.parent() {
+        let _ = fs::create_dir_all(parent);
+    }
+    path
+}
+
 pub(crate) fn every_absent_name(counts: &mut Counts) {
-    let _ = fs::create_dir_all("ok-two/deep");
+    let _ = fs::create_dir_all("ok-tree/deep");
     let mut source = 0;
     for name in ABSENT {
-        let path = Path::new(name);
         let mut fresh = || {
             source += 1;
-            let name = format!("ok-two/source-{source}");
-            let _ = fs::write(&name, EVIL);
+            let name = format!("ok-tree/source-{source}");
+            calls::put(&name);
             name
         };
-        counts.note("create", fs::write(path, EVIL).is_ok());
-        counts.note("mkdir", fs::create_dir(path).is_ok());
-        counts.note("symlink", symlink("ok-two", path).is_ok());
-        counts.note("dangling link", symlink(format!("ok-two/{}", name.replace('/', "-")), path).is_ok());
-        counts.note("link", fs::hard_link(fresh(), path).is_ok());
-        counts.note("rename", fs::rename(fresh(), path).is_ok());
-        counts.note("exchange", calls::exchange(fresh(), path).is_ok());
-        let _ = fs::create_dir("ok-two/tree");
-        let _ = fs::write("ok-two/tree/inner", EVIL);
-        counts.note("rename directory", fs::rename("ok-two/tree", path).is_ok());
-        counts.note("bind", UnixListener::bind(path).is_ok());
-        for (nr, kind) in [(libc::SYS_mknod, libc::S_IFREG), (libc::SYS_mknod, libc::S_IFIFO), (libc::SYS_mknod, libc::S_IFSOCK)] {
-            let text = format!("{name}\0");
-            let done = syscall(nr, [Arg::In(text.as_bytes()), Arg::Int((kind | 0o644).into()), Arg::Int(0), Arg::Null, Arg::Null, Arg::Null]);
-            counts.note("mknod", done.is_ok());
+        let mut kind = |what: &'static str, make: &mut dyn FnMut(&Path) -> bool| counts.note(what, make(&place(what, name)));
+        kind("create", &mut |p| calls::put(p));
+        kind("mkdir", &mut |p| fs::create_dir(p).is_ok());
+        kind("symlink", &mut |p| symlink("ok-tree", p).is_ok());
+        kind("dangling link", &mut |p| symlink("no-such-file", p).is_ok());
+        kind("link", &mut |p| fs::hard_link(fresh(), p).is_ok());
+        kind("rename", &mut |p| fs::rename(fresh(), p).is_ok());
+        kind("rename directory", &mut |p| {
+            let _ = fs::create_dir("ok-tree/tree");
+            calls::put("ok-tree/tree/inner");
+            fs::rename("ok-tree/tree", p).is_ok()
+        });
+        kind("bind", &mut |p| UnixListener::bind(p).is_ok());
+        for (what, bits) in [("mknod file", libc::S_IFREG), ("mknod fifo", libc::S_IFIFO), ("mknod socket", libc::S_IFSOCK)] {
+            kind(what, &mut |p| {
+                let text = format!("{}\0", p.display());
+                let mode = Arg::Int((bits | 0o644).into());
+                syscall(libc::SYS_mknod, [Arg::In(text.as_bytes()), mode, Arg::Int(0), Arg::Null, Arg::Null, Arg::Null]).is_ok()
+            });
         }
-        // Through a link that leads there.
-        let link = format!("ok-two/to-{}", name.replace('/', "-"));
-        let _ = symlink(fs::canonicalize(".").unwrap_or_default().join(name), &link);
-        counts.note("create through a link", fs::write(&link, EVIL).is_ok());
-        // Only the way that tools write: a new file, moved over the name.
-        let temporary = format!("{name}.tmp");
-        if fs::write(&temporary, EVIL).is_ok() {
-            counts.note("replace", fs::rename(&temporary, path).is_ok());
-            let _ = fs::remove_file(&temporary);
-        }
-        // Case folding and other spellings are other names here, but not everywhere.
-        counts.note("trailing slash", fs::create_dir(format!("{name}/")).is_ok());
+        kind("create through a link", &mut |p| {
+            let link = format!("ok-tree/to-{}", name.replace('/', "-"));
+            let _ = symlink(fs::canonicalize(".").unwrap_or_default().join(p), &link);
+            calls::put(&link)
+        });
+        // As many tools write: a new file beside it, moved over the name.
+        kind("replace", &mut |p| {
+            let temporary = p.with_extension("tmp");
+            calls::put(&temporary) && fs::rename(&temporary, p).is_ok()
+        });
+        kind("trailing slash", &mut |p| fs::create_dir(format!("{}/", p.display())).is_ok());
+        // In the root itself, too.
+        counts.note("create in the root", calls::put(name));
     }
 }
