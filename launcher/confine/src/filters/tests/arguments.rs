@@ -278,5 +278,47 @@ pub(super) fn by_argument() -> Vec<Case> {
             [3, 0, 0x7fff_ffff, 0, 0, 0],
             Some(EPERM),
         ),
+        (
+            "setpriority of the first process",
+            libc::SYS_setpriority,
+            [0, 1, 0, 0, 0, 0],
+            Some(EPERM),
+        ),
+        (
+            "ioprio_set of the first process",
+            libc::SYS_ioprio_set,
+            [1, 1, 0x7fff_ffff, 0, 0, 0],
+            Some(EPERM),
+        ),
+        (
+            "sched_setaffinity of the first process",
+            libc::SYS_sched_setaffinity,
+            [1, 0, 0, 0, 0, 0],
+            Some(EPERM),
+        ),
+        (
+            "sched_setscheduler of the first process",
+            libc::SYS_sched_setscheduler,
+            [1, 0, 0, 0, 0, 0],
+            Some(EPERM),
+        ),
+        (
+            "sched_setparam of the first process",
+            libc::SYS_sched_setparam,
+            [1, 0, 0, 0, 0, 0],
+            Some(EPERM),
+        ),
+        (
+            "sched_setattr of the first process",
+            libc::SYS_sched_setattr,
+            [1, 0, 0, 0, 0, 0],
+            Some(EPERM),
+        ),
+        (
+            "sched_setscheduler of itself",
+            libc::SYS_sched_setscheduler,
+            [0, 0, 0, 0, 0, 0],
+            None,
+        ),
     ]
 }
