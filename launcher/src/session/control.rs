@@ -7,7 +7,9 @@ use super::line::LineStream;
 use picktwo_wire::control::{Reply, Request};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Seconds for one request; a silent peer must not hold a session's control.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,8 +40,22 @@ enum Stranger {
     Unknown,
 }
 
+/// Whether a request is being answered: a session that ends meanwhile (its answer may be what ended it) lets it be finished.
+#[derive(Clone, Default)]
+pub(crate) struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    /// Waits until no request is being answered, for at most `limit`.
+    pub(crate) fn wait(&self, limit: Duration) {
+        let start = Instant::now();
+        while self.0.load(Ordering::Acquire) && start.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 /// Serves the socket until the process ends.
-pub(crate) fn serve(listener: &UnixListener, answer: &(dyn Fn(&Peer, Request) -> Reply + Sync)) {
+pub(crate) fn serve(listener: &UnixListener, busy: &Busy, answer: &(dyn Fn(&Peer, Request) -> Reply + Sync)) {
     for stream in listener.incoming() {
         // Running out of descriptors is the one lasting reason; waiting beats spinning.
         let Ok(stream) = stream else {
@@ -53,13 +69,17 @@ pub(crate) fn serve(listener: &UnixListener, answer: &(dyn Fn(&Peer, Request) ->
         let mut lines = LineStream::new(stream);
         let reply = match peer {
             Ok(peer) => match lines.read::<Request>() {
-                Ok(request) => answer(&peer, request),
+                Ok(request) => {
+                    busy.0.store(true, Ordering::Release);
+                    answer(&peer, request)
+                }
                 Err(e) => Reply::Error { reason: format!("the request was not understood: {e}") },
             },
             Err(_) => Reply::Error { reason: "only the person who started the session may ask this".to_owned() },
         };
         // A peer that does not wait for its answer has lost nothing but the answer.
         let _ = lines.write(&reply);
+        busy.0.store(false, Ordering::Release);
     }
 }
 

@@ -28,9 +28,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Threads that serve granted calls: one that waits for a slow file must not stall the rest.
 const SUPERVISORS: usize = 3;
+
+/// Time for an answer that is under way when the session ends.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 /// Why a session did not start, or did not end as it should.
 #[derive(Debug)]
@@ -200,9 +204,10 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
     let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
     let steering = Arc::new(Steering::new(described, Arc::clone(&grants), Arc::clone(&record), prepared.child.pid()));
+    let busy = control::Busy::default();
     spawn("control", {
-        let steering = Arc::clone(&steering);
-        move || control::serve(&control_socket, &|peer, request| steering.answer(peer, request))
+        let (steering, busy) = (Arc::clone(&steering), busy.clone());
+        move || control::serve(&control_socket, &busy, &|peer, request| steering.answer(peer, request))
     })?;
     if let Some(fd) = space.tools {
         let (listener, tools) = (UnixListener::from(fd), Arc::new(steering.tools(retrievals)));
@@ -238,6 +243,7 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     drop(model);
     let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
+    busy.wait(LAST_ANSWER);
     record.append(&Event::End { code: end.shell_code() }).map_err(StartError::Record)?;
     status.tell(&serde_json::json!({"event": "ended", "session": id, "code": end.shell_code()}));
     Ok(end)

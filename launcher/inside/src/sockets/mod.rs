@@ -15,6 +15,7 @@ use crate::socket_request::{ADDRESS_MAX, SocketReply, SocketRequest};
 use crate::writers;
 use address::Address;
 use nix::libc;
+use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::notify::{Listener, Request};
@@ -330,7 +331,7 @@ impl Sockets {
         if identity.kind() != libc::S_IFSOCK {
             return Err(Errno::ECONNREFUSED);
         }
-        if !self.may_connect(call.grants, &identity, &shown) {
+        if !self.may_connect(call.grants, object.as_fd(), &identity, &shown) {
             call.grants.tell_socket(call, &shown, Errno::EACCES);
             return Err(Errno::EACCES);
         }
@@ -373,7 +374,7 @@ impl Sockets {
     }
 
     /// Whether a socket file is one that the session made, or one of the launcher's for it.
-    fn may_connect(&self, grants: &Grants, identity: &Identity, shown: &[u8]) -> bool {
+    fn may_connect(&self, grants: &Grants, object: BorrowedFd<'_>, identity: &Identity, shown: &[u8]) -> bool {
         if self
             .made
             .lock()
@@ -385,7 +386,9 @@ impl Sockets {
         if self.allowed.iter().any(|path| path == shown) {
             return true;
         }
-        !grants.lies_in_root_bytes(shown) && self.private.iter().any(|dir| beneath(shown, dir))
+        // Beneath a private directory there may be directories of the host: those are mounted read-only, what is private is not.
+        let of_session = fstatvfs(object).is_ok_and(|fs| !fs.flags().contains(FsFlags::ST_RDONLY));
+        of_session && !grants.lies_in_root_bytes(shown) && self.private.iter().any(|dir| beneath(shown, dir))
     }
 
     fn bind(&self, call: &Call<'_>) -> Outcome {
