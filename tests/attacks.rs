@@ -49,7 +49,10 @@ const CREATING: [&str; 14] = [
 ];
 
 fn seconds() -> f64 {
-    std::env::var("PICKTWO_ATTACK_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3.0)
+    std::env::var("PICKTWO_ATTACK_SECONDS")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(3.0)
 }
 
 /// A workspace with protected files, ordinary ones, and a canary beside it.
@@ -57,18 +60,35 @@ fn scene() -> (Scene, PathBuf) {
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
     for path in PROTECTED {
         // A key that no vetted change may drop: without it, a content of nothing would be accepted.
-        scene.write(path, format!("# {path} as the person left it\n[core]\n\thooksPath = /dev/null\n")).unwrap();
+        scene
+            .write(
+                path,
+                format!("# {path} as the person left it\n[core]\n\thooksPath = /dev/null\n"),
+            )
+            .unwrap();
     }
     for git in [".git", "nested/.git"] {
         scene.write(format!("{git}/HEAD"), "ref: refs/heads/main\n").unwrap();
         scene.directories(&scene.work().join(git).join("objects")).unwrap();
         scene.directories(&scene.work().join(git).join("refs")).unwrap();
     }
-    for path in ["plain.file", "ok-1/config", "ok-1/hooks/pre-commit", "ok-tree/settings.json", "ok/canary/file", "swap", "turn/config"] {
+    for path in [
+        "plain.file",
+        "ok-1/config",
+        "ok-1/hooks/pre-commit",
+        "ok-tree/settings.json",
+        "ok/canary/file",
+        "swap",
+        "turn/config",
+    ] {
         scene.write(path, "ordinary\n").unwrap();
     }
     scene.write("../canary/file", "untouched\n").unwrap();
-    for path in PROTECTED.iter().map(|p| scene.work().join(p)).chain([scene.root().join("canary/file")]) {
+    for path in PROTECTED
+        .iter()
+        .map(|p| scene.work().join(p))
+        .chain([scene.root().join("canary/file")])
+    {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
         fs::File::open(&path).unwrap().set_modified(old).unwrap();
@@ -79,18 +99,35 @@ fn scene() -> (Scene, PathBuf) {
 
 /// The hostile program, where the scene's user can execute it.
 fn program(name: &str, scene: &Scene) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo")).with_file_name("examples").join(name);
+    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
+        .with_file_name("examples")
+        .join(name);
     let path = scene.root().join("hostile").join(name);
-    scene.write(&path, fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()))).unwrap();
+    scene
+        .write(
+            &path,
+            fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display())),
+        )
+        .unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
 
 fn attack(mut command: Command, scene: &Scene, seconds: f64, random: &mut Random) -> Finished {
-    command.arg(scene.work()).arg(seconds.to_string()).arg(random.next().to_string());
+    command
+        .arg(scene.work())
+        .arg(seconds.to_string())
+        .arg(random.next().to_string());
     let finished = run::run(command, Duration::from_secs_f64(seconds + 60.0)).unwrap();
-    assert_eq!(finished.code(), 0, "the hostile program has to live to the end: {}", finished.all());
-    let (tried, done) = counts(&finished).values().fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
+    assert_eq!(
+        finished.code(),
+        0,
+        "the hostile program has to live to the end: {}",
+        finished.all()
+    );
+    let (tried, done) = counts(&finished)
+        .values()
+        .fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
     println!("{tried} calls, {done} of them went through\n{}", finished.stdout);
     finished
 }
@@ -129,9 +166,22 @@ impl Kept {
         let mut kept = BTreeMap::new();
         walk(work, &mut |path, inode| {
             let suffixes = [".git/config", ".git/hooks/pre-commit", ".claude/settings.json"];
-            let (Some(suffix), Ok(meta)) = (suffixes.iter().find(|s| path.ends_with(s)), fs::symlink_metadata(path)) else { return };
+            let (Some(suffix), Ok(meta)) = (suffixes.iter().find(|s| path.ends_with(s)), fs::symlink_metadata(path))
+            else {
+                return;
+            };
             let content = content(path);
-            kept.insert(inode, (content, meta.mode(), meta.nlink(), meta.mtime(), meta.mtime_nsec(), (*suffix).into()));
+            kept.insert(
+                inode,
+                (
+                    content,
+                    meta.mode(),
+                    meta.nlink(),
+                    meta.mtime(),
+                    meta.mtime_nsec(),
+                    (*suffix).into(),
+                ),
+            );
         });
         Self(kept)
     }
@@ -143,7 +193,10 @@ fn wrongs(work: &Path, before: &Kept) -> Vec<String> {
     let after = Kept::read(work);
     for (inode, file) in &before.0 {
         match after.0.get(inode) {
-            None => wrong.push(format!("a protected file is gone: {}", String::from_utf8_lossy(&file.5))),
+            None => wrong.push(format!(
+                "a protected file is gone: {}",
+                String::from_utf8_lossy(&file.5)
+            )),
             Some(now) if now != file => wrong.push(format!("changed: {file:?} became {now:?}")),
             Some(_) => {}
         }
@@ -175,7 +228,9 @@ fn content(path: &Path) -> Vec<u8> {
 fn walk(dir: &Path, seen: &mut dyn FnMut(&Path, u64)) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            continue;
+        };
         seen(&path, meta.ino());
         if meta.is_dir() {
             walk(&path, seen);
@@ -187,7 +242,17 @@ fn walk(dir: &Path, seen: &mut dyn FnMut(&Path, u64)) {
 fn protected(below: &Path, path: &Path) -> bool {
     let names: Vec<String> = below.iter().map(|n| n.to_string_lossy().to_lowercase()).collect();
     let Some(last) = names.last() else { return false };
-    let single = [".mcp.json", "claude.md", "agents.md", ".cursor", ".codex", ".vscode", ".envrc", ".picktwo.toml", ".husky"];
+    let single = [
+        ".mcp.json",
+        "claude.md",
+        "agents.md",
+        ".cursor",
+        ".codex",
+        ".vscode",
+        ".envrc",
+        ".picktwo.toml",
+        ".husky",
+    ];
     if single.contains(&last.as_str()) {
         return true;
     }
@@ -199,7 +264,12 @@ fn protected(below: &Path, path: &Path) -> bool {
         };
     }
     match names.iter().position(|n| n == ".git") {
-        Some(at) => match names[at + 1..].iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        Some(at) => match names[at + 1..]
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
             ["config" | "config.worktree", ..] | ["remotes" | "branches", _, ..] => true,
             ["hooks", hook] => !hook.ends_with(".sample"),
             _ => false,
@@ -221,8 +291,15 @@ fn read_only_session_changes_nothing() {
     let canary_after = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
     assert_eq!(canary.differences(&canary_after), Vec::<String>::new());
     let counts = counts(&finished);
-    for what in ["open", "two paths", "metadata", "make", "by descriptor", "move away"].into_iter().chain(CREATING) {
-        assert!(counts.get(what).is_some_and(|(tried, _)| *tried > 0), "{what} was not tried: {}", finished.stdout);
+    for what in ["open", "two paths", "metadata", "make", "by descriptor", "move away"]
+        .into_iter()
+        .chain(CREATING)
+    {
+        assert!(
+            counts.get(what).is_some_and(|(tried, _)| *tried > 0),
+            "{what} was not tried: {}",
+            finished.stdout
+        );
     }
     assert!(counts["open to read"].1 > 0, "reading has to work: {}", finished.stdout);
     verified(&scene);
@@ -236,9 +313,19 @@ fn edit_session_leaves_protected_files_alone() {
     assert_eq!(before.0.len(), PROTECTED.len());
     let canary = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
     let home = Tree::read(&scene.home()).unwrap().without(is_state);
-    let finished = attack(in_session(&scene, &hostile, &["--edit"]), &scene, seconds(), &mut random);
+    let finished = attack(
+        in_session(&scene, &hostile, &["--edit"]),
+        &scene,
+        seconds(),
+        &mut random,
+    );
 
-    assert_eq!(wrongs(&scene.work(), &before), Vec::<String>::new(), "{}", finished.all());
+    assert_eq!(
+        wrongs(&scene.work(), &before),
+        Vec::<String>::new(),
+        "{}",
+        finished.all()
+    );
     let canary_after = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
     assert_eq!(canary.differences(&canary_after), Vec::<String>::new());
     let home_after = Tree::read(&scene.home()).unwrap().without(is_state);
@@ -246,7 +333,11 @@ fn edit_session_leaves_protected_files_alone() {
     // Ordinary files are changed all the time, or the attack would have met a closed door only.
     let counts = counts(&finished);
     for what in ["open", "two paths", "metadata", "make", "nameless"] {
-        assert!(counts.get(what).is_some_and(|(_, done)| *done > 0), "{what} never worked: {}", finished.stdout);
+        assert!(
+            counts.get(what).is_some_and(|(_, done)| *done > 0),
+            "{what} never worked: {}",
+            finished.stdout
+        );
     }
     verified(&scene);
 }
@@ -263,13 +354,26 @@ fn without_picktwo_the_same_program_does_all_of_it() {
     let wrongs = wrongs(&scene.work(), &before);
     let gone = wrongs.iter().filter(|w| !w.starts_with("made")).count();
     let made = wrongs.len() - gone;
-    assert!(gone >= 3 && made >= 8, "the attack is too weak: {wrongs:?}\n{}", finished.all());
+    assert!(
+        gone >= 3 && made >= 8,
+        "the attack is too weak: {wrongs:?}\n{}",
+        finished.all()
+    );
     let counts = counts(&finished);
     for what in CREATING {
-        assert!(counts.get(what).is_some_and(|(_, done)| *done >= 10), "`{what}` makes nothing: {}", finished.stdout);
+        assert!(
+            counts.get(what).is_some_and(|(_, done)| *done >= 10),
+            "`{what}` makes nothing: {}",
+            finished.stdout
+        );
     }
     let canary_after = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
-    assert_ne!(canary.differences(&canary_after), Vec::<String>::new(), "{}", finished.all());
+    assert_ne!(
+        canary.differences(&canary_after),
+        Vec::<String>::new(),
+        "{}",
+        finished.all()
+    );
 }
 
 /// picktwo's own directories, which a session does change.

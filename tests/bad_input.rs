@@ -27,7 +27,11 @@ fn refused(finished: &Finished, names: &[&str]) {
     assert_eq!(finished.code(), 125, "{}", finished.all());
     assert_eq!(finished.stdout, "", "{}", finished.all());
     for name in names {
-        assert!(finished.stderr.contains(name), "`{name}` is not named: {}", finished.all());
+        assert!(
+            finished.stderr.contains(name),
+            "`{name}` is not named: {}",
+            finished.all()
+        );
     }
     assert!(!finished.stderr.contains("panicked"), "{}", finished.all());
 }
@@ -44,7 +48,11 @@ fn verified(scene: &Scene) {
 #[test]
 fn policies() {
     let scene = scene();
-    let run = |options: &[&str]| scene.run([&["run"], options, &["--", "touch", "/tmp/ran"]].concat(), LIMIT).unwrap();
+    let run = |options: &[&str]| {
+        scene
+            .run([&["run"], options, &["--", "touch", "/tmp/ran"]].concat(), LIMIT)
+            .unwrap()
+    };
     let finished = run(&["--policy", "absent.toml"]);
     refused(&finished, &["absent.toml", "No such file"]);
     one_line(&finished);
@@ -59,13 +67,25 @@ fn policies() {
     refused(&run(&["--policy", "directory.toml"]), &["directory.toml"]);
 
     for (name, content, says) in [
-        ("syntax.toml", &b"version = 1\n[files\nread = []\n"[..], &["syntax.toml:2", "^"][..]),
-        ("unknown.toml", b"version = 1\n[files]\nraed = []\n", &["unknown.toml:3", "raed", "^"]),
+        (
+            "syntax.toml",
+            &b"version = 1\n[files\nread = []\n"[..],
+            &["syntax.toml:2", "^"][..],
+        ),
+        (
+            "unknown.toml",
+            b"version = 1\n[files]\nraed = []\n",
+            &["unknown.toml:3", "raed", "^"],
+        ),
         ("type.toml", b"version = 1\n[files]\nread = 3\n", &["type.toml:3", "^"]),
         ("version.toml", b"version = 99\n", &["version.toml:1", "99"]),
         ("empty.toml", b"", &["empty.toml", "version"]),
         ("binary.toml", b"version = 1\n\xff\xfe\n", &["binary.toml"]),
-        ("value.toml", b"version = 1\nmode = \"sideways\"\n", &["value.toml:2", "sideways"]),
+        (
+            "value.toml",
+            b"version = 1\nmode = \"sideways\"\n",
+            &["value.toml:2", "sideways"],
+        ),
     ] {
         scene.write(name, content).unwrap();
         refused(&run(&["--policy", name]), says);
@@ -75,7 +95,9 @@ fn policies() {
     refused(&run(&["--policy", "large.toml"]), &["large.toml"]);
 
     refused(&run(&["--profile", "no-such-profile"]), &["no-such-profile"]);
-    scene.policy("version = 1\n[files]\nread = [\"/no/such/path\"]\n").unwrap();
+    scene
+        .policy("version = 1\n[files]\nread = [\"/no/such/path\"]\n")
+        .unwrap();
     refused(&run(&[]), &["/no/such/path", "policy.toml"]);
     scene.policy("nonsense").unwrap();
     refused(&run(&[]), &["policy.toml:1"]);
@@ -91,7 +113,11 @@ fn policies() {
 #[test]
 fn arguments() {
     let scene = scene();
-    for options in [&["--ro", "/no/such/path"][..], &["--rw", "no/such/path"], &["--workspace", "/no/such/path"]] {
+    for options in [
+        &["--ro", "/no/such/path"][..],
+        &["--rw", "no/such/path"],
+        &["--workspace", "/no/such/path"],
+    ] {
         let finished = scene.run([&["run"], options, &["--", "true"]].concat(), LIMIT).unwrap();
         refused(&finished, &["no/such/path"]);
         one_line(&finished);
@@ -101,7 +127,11 @@ fn arguments() {
     one_line(&finished);
     let empty = scene.run(["run", "--", ""], LIMIT).unwrap();
     assert_eq!(empty.code(), 127, "{}", empty.all());
-    for words in [["mode", "absent", "edit"], ["audit", "show", "absent"], ["audit", "verify", "absent"]] {
+    for words in [
+        ["mode", "absent", "edit"],
+        ["audit", "show", "absent"],
+        ["audit", "verify", "absent"],
+    ] {
         let finished = scene.run(words, LIMIT).unwrap();
         assert_ne!(finished.code(), 0, "{}", finished.all());
         assert!(finished.stderr.contains("absent"), "{}", finished.all());
@@ -110,7 +140,11 @@ fn arguments() {
     let mut command = scene.picktwo(["run", "--", "true"]);
     command.env_remove("HOME");
     refused(&run::run(command, LIMIT).unwrap(), &["HOME"]);
-    scene.policy("version = 1\n[model.anthropic]\nupstream = \"https://api.example.org\"\nkey = \"env:NOT_SET_ANYWHERE\"\n").unwrap();
+    scene
+        .policy(
+            "version = 1\n[model.anthropic]\nupstream = \"https://api.example.org\"\nkey = \"env:NOT_SET_ANYWHERE\"\n",
+        )
+        .unwrap();
     let finished = scene.run(["run", "--profile", "claude", "--", "true"], LIMIT).unwrap();
     refused(&finished, &["NOT_SET_ANYWHERE", "anthropic"]);
     one_line(&finished);
@@ -123,12 +157,17 @@ fn in_namespace(scene: &Scene, name: &str, options: &str, script: &str) -> Optio
     match run::run(trial, LIMIT) {
         Ok(finished) if finished.code() == 0 => {}
         _ => {
-            not_run(&format!("bad_input::{name}"), &format!("`unshare {options}` does not work for the test's user"));
+            not_run(
+                &format!("bad_input::{name}"),
+                &format!("`unshare {options}` does not work for the test's user"),
+            );
             return None;
         }
     }
     let mut command = scene.command("unshare");
-    command.args([options, "sh", "-c", script, "sh"]).arg(scene.root().join("bin/picktwo"));
+    command
+        .args([options, "sh", "-c", script, "sh"])
+        .arg(scene.root().join("bin/picktwo"));
     Some(command)
 }
 
@@ -136,13 +175,18 @@ fn in_namespace(scene: &Scene, name: &str, options: &str, script: &str) -> Optio
 fn no_namespaces() {
     let scene = scene();
     let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 99; \"$1\" run -- touch made; code=$?; \"$1\" doctor > doctor; echo doctor $? >> doctor; exit $code";
-    let Some(command) = in_namespace(&scene, "no_namespaces", "-Ur", script) else { return };
+    let Some(command) = in_namespace(&scene, "no_namespaces", "-Ur", script) else {
+        return;
+    };
     let finished = run::run(command, LIMIT).unwrap();
     refused(&finished, &["full tier", "user namespaces"]);
     one_line(&finished);
     assert!(!scene.work().join("made").exists());
     let doctor = fs::read_to_string(scene.work().join("doctor")).unwrap();
-    assert!(doctor.contains("namespaces") && !doctor.ends_with("doctor 0\n"), "{doctor}");
+    assert!(
+        doctor.contains("namespaces") && !doctor.ends_with("doctor 0\n"),
+        "{doctor}"
+    );
 }
 
 #[test]
@@ -171,16 +215,33 @@ fn full_disk_under_the_record() {
         \"$1\" audit verify >&2; echo verify=$?
         \"$1\" run -- true; echo next=$?
         ls";
-    let Some(command) = in_namespace(&scene, "full_disk_under_the_record", "-Urm", script) else { return };
+    let Some(command) = in_namespace(&scene, "full_disk_under_the_record", "-Urm", script) else {
+        return;
+    };
     let finished = run::run(command, LIMIT).unwrap();
     if finished.code() == 99 {
-        return not_run("bad_input::full_disk_under_the_record", "no tmpfs can be mounted in a user namespace");
+        return not_run(
+            "bad_input::full_disk_under_the_record",
+            "no tmpfs can be mounted in a user namespace",
+        );
     }
     let out = &finished.stdout;
-    assert!(out.contains("start=125\n") && finished.stderr.contains("No space left on device"), "{}", finished.all());
+    assert!(
+        out.contains("start=125\n") && finished.stderr.contains("No space left on device"),
+        "{}",
+        finished.all()
+    );
     // What cannot be recorded does not happen.
-    assert!(!out.contains("mode=0") && out.contains("\"mode\": \"read-only\""), "{}", finished.all());
-    assert!(out.contains("session=0\n") || out.contains("session=125\n"), "{}", finished.all());
+    assert!(
+        !out.contains("mode=0") && out.contains("\"mode\": \"read-only\""),
+        "{}",
+        finished.all()
+    );
+    assert!(
+        out.contains("session=0\n") || out.contains("session=125\n"),
+        "{}",
+        finished.all()
+    );
     assert!(out.contains("verify=0\nnext=0\n"), "{}", finished.all());
     assert!(!out.contains("made-"), "{}", finished.all());
     assert!(!finished.stderr.contains("panicked"), "{}", finished.all());
@@ -192,11 +253,19 @@ fn a_workspace_that_vanishes() {
     scene.write("file", "text\n").unwrap();
     let script = "echo ready; while [ -e file ]; do sleep 0.05; done; (echo x > new) 2>&1; mkdir d 2>&1; cat file 2>&1; echo end; exit 5";
     let running = run::start(scene.picktwo(["run", "--edit", "--", "sh", "-c", script]), b"").unwrap();
-    assert!(wait_until(LIMIT, || running.stdout().contains("ready")), "{}", running.stderr());
+    assert!(
+        wait_until(LIMIT, || running.stdout().contains("ready")),
+        "{}",
+        running.stderr()
+    );
     fs::remove_dir_all(scene.work()).unwrap();
     let finished = running.finish(LIMIT).unwrap();
     assert_eq!(finished.code(), 5, "{}", finished.all());
-    assert!(finished.stdout.contains("No such file") && finished.stdout.ends_with("end\n"), "{}", finished.all());
+    assert!(
+        finished.stdout.contains("No such file") && finished.stdout.ends_with("end\n"),
+        "{}",
+        finished.all()
+    );
     scene.directories(&scene.work()).unwrap();
     verified(&scene);
     assert_eq!(scene.run(["run", "--", "true"], LIMIT).unwrap().code(), 0);
@@ -205,7 +274,9 @@ fn a_workspace_that_vanishes() {
     let gone = scene.root().join("gone");
     scene.directories(&gone).unwrap();
     let mut command = scene.command("sh");
-    command.args(["-c", "cd ../gone && rmdir ../gone && exec \"$1\" run -- true", "sh"]).arg(scene.root().join("bin/picktwo"));
+    command
+        .args(["-c", "cd ../gone && rmdir ../gone && exec \"$1\" run -- true", "sh"])
+        .arg(scene.root().join("bin/picktwo"));
     refused(&run::run(command, LIMIT).unwrap(), &["current directory"]);
 }
 
@@ -233,7 +304,10 @@ fn read_head(stream: &mut TcpStream) {
 
 fn endless(mut stream: TcpStream) {
     read_head(&mut stream);
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", 10u64 << 30);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n",
+        10u64 << 30
+    );
     let block = vec![b'x'; 64 << 10];
     if stream.write_all(head.as_bytes()).is_ok() {
         while stream.write_all(&block).is_ok() {}
@@ -243,7 +317,10 @@ fn endless(mut stream: TcpStream) {
 fn no_end(mut stream: TcpStream) {
     read_head(&mut stream);
     let block = vec![b'x'; 64 << 10];
-    if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n").is_ok() {
+    if stream
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n")
+        .is_ok()
+    {
         while stream.write_all(&block).is_ok() {}
     }
 }
@@ -261,7 +338,10 @@ fn garbage(mut stream: TcpStream) {
 fn endless_head(mut stream: TcpStream) {
     read_head(&mut stream);
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
-    while stream.write_all(b"x-header: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n").is_ok() {}
+    while stream
+        .write_all(b"x-header: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n")
+        .is_ok()
+    {}
 }
 
 fn closed_port() -> u16 {
@@ -270,9 +350,20 @@ fn closed_port() -> u16 {
 
 /// One request of a session to a model at `port`, with the largest resident size of the gateway while it went on.
 fn ask(scene: &Scene, port: u16, bytes: u64) -> (Finished, u64) {
-    scene.policy(&format!("version = 1\n[model.anthropic]\nupstream = \"http://127.0.0.1:{port}\"\nkey = \"env:REAL_KEY\"\n")).unwrap();
+    scene
+        .policy(&format!(
+            "version = 1\n[model.anthropic]\nupstream = \"http://127.0.0.1:{port}\"\nkey = \"env:REAL_KEY\"\n"
+        ))
+        .unwrap();
     let bytes = bytes.to_string();
-    let mut command = scene.picktwo(["run", "--", "/usr/bin/python3", "-c", include_str!("work/client.py"), &bytes]);
+    let mut command = scene.picktwo([
+        "run",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        include_str!("work/client.py"),
+        &bytes,
+    ]);
     command.env("REAL_KEY", "sk-real-key-of-nobody");
     let mut running = run::start(command, b"").unwrap();
     let mut peak = 0;
@@ -280,7 +371,13 @@ fn ask(scene: &Scene, port: u16, bytes: u64) -> (Finished, u64) {
     wait_until(LIMIT, || {
         for p in processes::family(pid).iter().filter(|p| p.title == "picktwo: gateway") {
             let status = fs::read_to_string(format!("/proc/{}/status", p.pid)).unwrap_or_default();
-            let kib = status.lines().find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+            let kib = status.lines().find_map(|l| {
+                l.strip_prefix("VmHWM:")?
+                    .trim()
+                    .strip_suffix(" kB")?
+                    .parse::<u64>()
+                    .ok()
+            });
             peak = peak.max(kib.unwrap_or(0) * 1024);
         }
         running.ended().unwrap()
@@ -304,20 +401,36 @@ fn models_that_misbehave() {
     ] {
         let (finished, _) = ask(&scene, port, 1 << 20);
         assert_eq!(finished.code(), 0, "{name}: {}", finished.all());
-        assert!(finished.stdout.starts_with("status 502\n"), "{name}: {}", finished.all());
-        assert!(finished.stdout.contains("\"error\""), "{name}: an error of the model's own form: {}", finished.all());
+        assert!(
+            finished.stdout.starts_with("status 502\n"),
+            "{name}: {}",
+            finished.all()
+        );
+        assert!(
+            finished.stdout.contains("\"error\""),
+            "{name}: an error of the model's own form: {}",
+            finished.all()
+        );
         assert_eq!(finished.stderr, "", "{name}");
     }
     // A client that has waited long enough goes, and so does its session.
     let (finished, _) = ask(&scene, serve(stall), 1 << 20);
     assert_eq!(finished.code(), 0, "{}", finished.all());
-    assert!(finished.stdout.starts_with("failed") || finished.stdout.starts_with("status 50"), "{}", finished.all());
+    assert!(
+        finished.stdout.starts_with("failed") || finished.stdout.starts_with("status 50"),
+        "{}",
+        finished.all()
+    );
     assert!(finished.took < Duration::from_secs(30), "{}", finished.all());
 
     let wanted = 48u64 << 20;
     let (finished, peak) = ask(&scene, serve(endless), wanted);
     assert_eq!(finished.code(), 0, "{}", finished.all());
-    assert!(peak > 0 && peak < 40 << 20, "the gateway took {peak} bytes: {}", finished.all());
+    assert!(
+        peak > 0 && peak < 40 << 20,
+        "the gateway took {peak} bytes: {}",
+        finished.all()
+    );
     verified(&scene);
 }
 
@@ -341,12 +454,26 @@ fn pages_that_misbehave() {
         ("10 GB", serve(endless)),
         ("no end", serve(no_end)),
     ];
-    let private: Vec<String> = servers.iter().map(|(_, port)| format!("\"127.0.0.1:{port}\"")).collect();
-    scene.policy(&format!("version = 1\n[retrieval]\nprivate = [{}]\n[limits]\nfetch_seconds = 4\n", private.join(", "))).unwrap();
+    let private: Vec<String> = servers
+        .iter()
+        .map(|(_, port)| format!("\"127.0.0.1:{port}\""))
+        .collect();
+    scene
+        .policy(&format!(
+            "version = 1\n[retrieval]\nprivate = [{}]\n[limits]\nfetch_seconds = 4\n",
+            private.join(", ")
+        ))
+        .unwrap();
     for (name, port) in servers {
-        let finished = scene.run(["fetch", &format!("http://127.0.0.1:{port}/page")], LIMIT).unwrap();
+        let finished = scene
+            .run(["fetch", &format!("http://127.0.0.1:{port}/page")], LIMIT)
+            .unwrap();
         assert!(finished.took < Duration::from_secs(30), "{name}: {}", finished.all());
-        assert!(!finished.stderr.contains("panicked") && !finished.all().contains('\u{1b}'), "{name}: {}", finished.all());
+        assert!(
+            !finished.stderr.contains("panicked") && !finished.all().contains('\u{1b}'),
+            "{name}: {}",
+            finished.all()
+        );
         // Half a page is never passed off as the whole.
         assert_eq!(finished.code(), 1, "{name}: {}", finished.all());
         one_line(&finished);

@@ -43,9 +43,16 @@ impl Work {
     fn compare(self) {
         let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
         for need in self.needs {
-            let found = run::run(self.on_path(scene.command("sh"), ["-c", &format!("{need} --version")]), LIMIT).unwrap();
+            let found = run::run(
+                self.on_path(scene.command("sh"), ["-c", &format!("{need} --version")]),
+                LIMIT,
+            )
+            .unwrap();
             if found.code() != 0 {
-                return not_run(&format!("fidelity::{}", self.name), &format!("no `{need}` for the test's user"));
+                return not_run(
+                    &format!("fidelity::{}", self.name),
+                    &format!("no `{need}` for the test's user"),
+                );
             }
         }
         let words = [self.program, "-c", self.script, self.name, &self.argument];
@@ -68,7 +75,11 @@ impl Work {
         assert_eq!(expected.differences(&got), Vec::<String>::new());
     }
 
-    fn on_path(&self, mut command: std::process::Command, words: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>) -> std::process::Command {
+    fn on_path(
+        &self,
+        mut command: std::process::Command,
+        words: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>,
+    ) -> std::process::Command {
         command.args(words);
         if let Some(first) = &self.path {
             let mut path = OsString::from(first);
@@ -108,7 +119,10 @@ fn git_on_300_files() {
 #[test]
 fn git_on_3000_files() {
     if std::env::var_os(LONG).is_none() {
-        return not_run("fidelity::git_on_3000_files", &format!("part of the long suite ({LONG}=1)"));
+        return not_run(
+            "fidelity::git_on_3000_files",
+            &format!("part of the long suite ({LONG}=1)"),
+        );
     }
     git("3000");
 }
@@ -182,7 +196,9 @@ fn sqlite_with_four_writers() {
 #[test]
 fn cargo_new_build_test() {
     // The toolchain itself, not a rustup proxy: that one would look for its settings in the real home.
-    let path = std::env::var_os("CARGO").map(PathBuf::from).and_then(|c| c.parent().map(Path::to_path_buf));
+    let path = std::env::var_os("CARGO")
+        .map(PathBuf::from)
+        .and_then(|c| c.parent().map(Path::to_path_buf));
     Work {
         name: "cargo",
         script: include_str!("work/cargo.sh"),

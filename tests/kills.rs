@@ -32,15 +32,31 @@ use std::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Whom to kill: by the start of the title, the launcher by its process id.
-const VICTIMS: &[&str] = &["launcher", "init", "outside", "outside-model", "outside-web", "gateway", "resolver", "retriever", "agent"];
+const VICTIMS: &[&str] = &[
+    "launcher",
+    "init",
+    "outside",
+    "outside-model",
+    "outside-web",
+    "gateway",
+    "resolver",
+    "retriever",
+    "agent",
+];
 
 #[test]
 fn killed_at_random_moments() {
     let mut random = Random::new("kills");
-    let times: usize = std::env::var("PICKTWO_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let times: usize = std::env::var("PICKTWO_KILLS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(20);
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
     let stalled = Stalled::start();
-    let model = http::Server::start(|_, to: &mut http::Responder<'_>| to.full(200, &[("content-type", "application/json")], b"{}")).unwrap();
+    let model = http::Server::start(|_, to: &mut http::Responder<'_>| {
+        to.full(200, &[("content-type", "application/json")], b"{}")
+    })
+    .unwrap();
     scene
         .policy(&format!(
             "version = 1\n[model.anthropic]\nupstream = \"{}\"\nkey = \"env:REAL_KEY\"\n[retrieval]\nprivate = [\"127.0.0.1:{}\"]\n",
@@ -69,7 +85,10 @@ fn killed_at_random_moments() {
     assert_eq!((next.code(), next.stdout.as_str()), (0, "text\n"), "{}", next.all());
     let _ = std::io::stderr().write_all(format!("killed: {killed:?}\n").as_bytes());
     for role in ["launcher", "init", "gateway", "outside-web", "outside-model", "agent"] {
-        assert!(times < VICTIMS.len() * 2 || killed.contains_key(role), "no {role} was met, only {killed:?}");
+        assert!(
+            times < VICTIMS.len() * 2 || killed.contains_key(role),
+            "no {role} was met, only {killed:?}"
+        );
     }
 }
 
@@ -105,7 +124,10 @@ fn one(scene: &Scene, victim: &str, mark: &str, port: u16, random: &mut Random) 
         }
         if victim == "init" && met {
             // Everything inside goes with the first process of its namespace.
-            assert!(wait_until(Duration::from_secs(10), || running.ended().unwrap()), "a session survives its init");
+            assert!(
+                wait_until(Duration::from_secs(10), || running.ended().unwrap()),
+                "a session survives its init"
+            );
         }
         kill(Pid::from_raw(launcher), Signal::SIGKILL).ok();
     }
@@ -116,17 +138,27 @@ fn one(scene: &Scene, victim: &str, mark: &str, port: u16, random: &mut Random) 
         left = survivors(&family, mark);
         left.is_empty()
     });
-    assert!(gone, "after killing {victim}, there still are {left:#?}\n{}", finished.all());
+    assert!(
+        gone,
+        "after killing {victim}, there still are {left:#?}\n{}",
+        finished.all()
+    );
     met
 }
 
 fn find(victim: &str, launcher: i32, family: &BTreeMap<i32, Process>) -> Option<i32> {
     match victim {
         "launcher" => Some(launcher),
-        "agent" => family.values().find(|p| p.parent == launcher && p.title == "sh").map(|p| p.pid),
+        "agent" => family
+            .values()
+            .find(|p| p.parent == launcher && p.title == "sh")
+            .map(|p| p.pid),
         role => {
             let title = format!("picktwo: {role}");
-            family.values().find(|p| p.pid != launcher && p.title.starts_with(&title)).map(|p| p.pid)
+            family
+                .values()
+                .find(|p| p.pid != launcher && p.title.starts_with(&title))
+                .map(|p| p.pid)
         }
     }
 }
@@ -141,15 +173,23 @@ fn survivors(family: &BTreeMap<i32, Process>, mark: &str) -> Vec<String> {
             let cmdline = fs::read(format!("/proc/{}/cmdline", p.pid)).unwrap_or_default();
             let marked = String::from_utf8_lossy(&cmdline).contains(mark);
             // The number of a process that is gone may be another's by now, with another name.
-            marked || family.get(&p.pid).is_some_and(|known| known.name == p.name && known.ids == p.ids)
+            marked
+                || family
+                    .get(&p.pid)
+                    .is_some_and(|known| known.name == p.name && known.ids == p.ids)
         })
         .map(|p| format!("{p:?} {}", state(&p)))
         .collect()
 }
 
 fn state(process: &Process) -> String {
-    let status = fs::read_to_string(Path::new("/proc").join(process.pid.to_string()).join("status")).unwrap_or_default();
-    status.lines().find(|l| l.starts_with("State:")).unwrap_or_default().to_owned()
+    let status =
+        fs::read_to_string(Path::new("/proc").join(process.pid.to_string()).join("status")).unwrap_or_default();
+    status
+        .lines()
+        .find(|l| l.starts_with("State:"))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A web server that accepts and never answers, so that there is a retriever to kill.

@@ -57,13 +57,28 @@ impl Live {
 #[test]
 fn exit_codes_are_the_commands() {
     let scene = scene();
-    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("nonsense-command", 127)] {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("nonsense-command", 127),
+    ] {
         assert_eq!(inside(&scene, script).code(), code, "{script}");
     }
     let signalled = inside(&scene, "kill -TERM $$");
-    assert_eq!(signalled.status.signal(), Some(Signal::SIGTERM as i32), "{}", signalled.all());
+    assert_eq!(
+        signalled.status.signal(),
+        Some(Signal::SIGTERM as i32),
+        "{}",
+        signalled.all()
+    );
     let aborted = inside(&scene, "kill -ABRT $$");
-    assert_eq!(aborted.status.signal(), Some(Signal::SIGABRT as i32), "{}", aborted.all());
+    assert_eq!(
+        aborted.status.signal(),
+        Some(Signal::SIGABRT as i32),
+        "{}",
+        aborted.all()
+    );
 
     scene.write("no-program", "text").unwrap();
     scene.write("no-interpreter", "#!/no/such/interpreter\n").unwrap();
@@ -91,17 +106,44 @@ fn streams_are_the_callers() {
     let pipeline = |script: String| text(run::run(scene_shell(&scene, &script), LIMIT).unwrap());
     let picktwo = scene.root().join("bin/picktwo");
     let p = picktwo.display();
-    assert_eq!(pipeline(format!("yes | head -c 300000 | {p} run -- cat | wc -c")).trim(), "300000");
+    assert_eq!(
+        pipeline(format!("yes | head -c 300000 | {p} run -- cat | wc -c")).trim(),
+        "300000"
+    );
     assert_eq!(pipeline(format!("{p} run -- yes | head -n 1")), "y\n");
-    assert_eq!(pipeline(format!("{p} run -- sh -c 'echo out; echo err >&2' 2>/dev/null")), "out\n");
-    assert_eq!(pipeline(format!("{p} run -- sh -c 'echo out; echo err >&2' 2>&1 >/dev/null")), "err\n");
-    assert_eq!(pipeline(format!("{p} run -- sh -c 'read x; echo got $x' <<< EOF; true").replace("<<< EOF", "< /dev/null")), "got\n");
+    assert_eq!(
+        pipeline(format!("{p} run -- sh -c 'echo out; echo err >&2' 2>/dev/null")),
+        "out\n"
+    );
+    assert_eq!(
+        pipeline(format!("{p} run -- sh -c 'echo out; echo err >&2' 2>&1 >/dev/null")),
+        "err\n"
+    );
+    assert_eq!(
+        pipeline(format!("{p} run -- sh -c 'read x; echo got $x' <<< EOF; true").replace("<<< EOF", "< /dev/null")),
+        "got\n"
+    );
     // A file outside of the view, appended to by whoever the shell opened it for.
-    assert_eq!(pipeline(format!("cd ../home; {p} run --workspace ../work -- sh -c 'echo a; echo b > /dev/stdout' >> log; cat log; rm log")), "a\nb\n");
+    assert_eq!(
+        pipeline(format!(
+            "cd ../home; {p} run --workspace ../work -- sh -c 'echo a; echo b > /dev/stdout' >> log; cat log; rm log"
+        )),
+        "a\nb\n"
+    );
     // Nothing but the three is inherited.
-    assert_eq!(pipeline(format!("{p} run -- sh -c 'cat <&5' 5< /etc/hostname 2>/dev/null || echo closed")), "closed\n");
-    let status = pipeline(format!("{p} run --json-status 3 -- sh -c 'exit 3' 3>status || true; cat status; rm status"));
-    assert!(status.contains("\"started\"") && status.contains("\"code\":3"), "{status}");
+    assert_eq!(
+        pipeline(format!(
+            "{p} run -- sh -c 'cat <&5' 5< /etc/hostname 2>/dev/null || echo closed"
+        )),
+        "closed\n"
+    );
+    let status = pipeline(format!(
+        "{p} run --json-status 3 -- sh -c 'exit 3' 3>status || true; cat status; rm status"
+    ));
+    assert!(
+        status.contains("\"started\"") && status.contains("\"code\":3"),
+        "{status}"
+    );
 }
 
 fn scene_shell(scene: &Scene, script: &str) -> Command {
@@ -125,24 +167,52 @@ fn signals_reach_the_command() {
     ] {
         let script = format!("trap 'echo got {name}; exit 3' {name}; echo ready; while :; do sleep 0.05; done");
         let running = run::start(scene.picktwo(["run", "--", "sh", "-c", &script]), b"").unwrap();
-        assert!(wait_until(LIMIT, || running.stdout().contains("ready")), "{}", running.stderr());
+        assert!(
+            wait_until(LIMIT, || running.stdout().contains("ready")),
+            "{}",
+            running.stderr()
+        );
         kill(Pid::from_raw(running.pid()), signal).unwrap();
         let finished = running.finish(LIMIT).unwrap();
-        assert_eq!((finished.code(), finished.stdout.as_str()), (3, format!("ready\ngot {name}\n").as_str()), "{}", finished.all());
+        assert_eq!(
+            (finished.code(), finished.stdout.as_str()),
+            (3, format!("ready\ngot {name}\n").as_str()),
+            "{}",
+            finished.all()
+        );
     }
     // Not caught: the caller sees the same death.
-    let running = run::start(scene.picktwo(["run", "--", "sh", "-c", "echo ready; exec sleep 1000"]), b"").unwrap();
-    assert!(wait_until(LIMIT, || running.stdout().contains("ready")), "{}", running.stderr());
+    let running = run::start(
+        scene.picktwo(["run", "--", "sh", "-c", "echo ready; exec sleep 1000"]),
+        b"",
+    )
+    .unwrap();
+    assert!(
+        wait_until(LIMIT, || running.stdout().contains("ready")),
+        "{}",
+        running.stderr()
+    );
     kill(Pid::from_raw(running.pid()), Signal::SIGTERM).unwrap();
-    assert_eq!(running.finish(LIMIT).unwrap().status.signal(), Some(Signal::SIGTERM as i32));
+    assert_eq!(
+        running.finish(LIMIT).unwrap().status.signal(),
+        Some(Signal::SIGTERM as i32)
+    );
 }
 
 #[test]
 fn terminal_and_job_control() {
     let scene = scene();
     let mut command = scene.command("/usr/bin/python3");
-    command.args(["-c", include_str!("work/terminal.py")]).arg(scene.root().join("bin/picktwo"));
-    let (Ok(found), true) = (run::run(scene_shell(&scene, "/usr/bin/python3 -c 'import pty' && bash --version"), LIMIT), Path::new("/usr/bin/python3").exists()) else {
+    command
+        .args(["-c", include_str!("work/terminal.py")])
+        .arg(scene.root().join("bin/picktwo"));
+    let (Ok(found), true) = (
+        run::run(
+            scene_shell(&scene, "/usr/bin/python3 -c 'import pty' && bash --version"),
+            LIMIT,
+        ),
+        Path::new("/usr/bin/python3").exists(),
+    ) else {
         return not_run("sessions::terminal_and_job_control", "no /usr/bin/python3 and bash");
     };
     if found.code() != 0 {
@@ -157,7 +227,9 @@ fn terminal_and_job_control() {
 fn what_the_command_leaves_running_ends_with_it() {
     let scene = scene();
     let mark = format!("left-{}", std::process::id());
-    let script = format!("setsid sh -c 'trap \"\" HUP TERM INT; : {mark}; while :; do sleep 0.1; done' >/dev/null 2>&1 & sleep 0.2; echo done");
+    let script = format!(
+        "setsid sh -c 'trap \"\" HUP TERM INT; : {mark}; while :; do sleep 0.1; done' >/dev/null 2>&1 & sleep 0.2; echo done"
+    );
     assert_eq!(text(inside(&scene, &script)), "done\n");
     let left = wait_until(Duration::from_secs(5), || !anything_with(&mark));
     assert!(left, "a process of the session outlives it");
@@ -193,21 +265,52 @@ fn nothing_is_left_in_the_users_tree() {
 fn home_is_private_and_stays() {
     let scene = scene();
     scene.write("../home/secret", "of the user's").unwrap();
-    assert_eq!(text(inside(&scene, "ls -A ~; echo kept > ~/note; mkdir ~/d && ln -s ../note ~/d/l")), "");
+    assert_eq!(
+        text(inside(
+            &scene,
+            "ls -A ~; echo kept > ~/note; mkdir ~/d && ln -s ../note ~/d/l"
+        )),
+        ""
+    );
     assert_eq!(text(inside(&scene, "cat ~/note ~/d/l")), "kept\nkept\n");
     assert!(!scene.home().join("note").exists());
     let other = scene.root().join("other");
     scene.directories(&other).unwrap();
-    let finished = scene.run(["run", "--workspace", other.to_str().unwrap(), "--", "sh", "-c", "ls -A ~; pwd"], LIMIT).unwrap();
+    let finished = scene
+        .run(
+            [
+                "run",
+                "--workspace",
+                other.to_str().unwrap(),
+                "--",
+                "sh",
+                "-c",
+                "ls -A ~; pwd",
+            ],
+            LIMIT,
+        )
+        .unwrap();
     assert_eq!(text(finished), format!("{}\n", other.display()));
     // What other sessions and the system's own shared places hold is not there either.
-    assert_eq!(text(inside(&scene, "ls -A /tmp /dev/shm | grep -v '^/' | grep . || echo empty")), "empty\n");
+    assert_eq!(
+        text(inside(
+            &scene,
+            "ls -A /tmp /dev/shm | grep -v '^/' | grep . || echo empty"
+        )),
+        "empty\n"
+    );
 }
 
 #[test]
 fn environment_is_an_allow_list() {
     let scene = scene();
-    let mut command = scene.picktwo(["run", "--", "sh", "-c", "env; cat /proc/self/environ /proc/1/environ 2>/dev/null | tr '\\0' '\\n'"]);
+    let mut command = scene.picktwo([
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "env; cat /proc/self/environ /proc/1/environ 2>/dev/null | tr '\\0' '\\n'",
+    ]);
     command.envs([
         ("AWS_SECRET_ACCESS_KEY", "secret-value-1"),
         ("GITHUB_TOKEN", "secret-value-2"),
@@ -223,7 +326,9 @@ fn environment_is_an_allow_list() {
     for line in ["LANG=C.UTF-8", "TERM=xterm-256color"] {
         assert!(out.lines().any(|l| l == line), "{line}: {out}");
     }
-    scene.policy("version = 1\n[env]\npass = [\"MY_SETTING\"]\nset = { CI = \"1\" }\n").unwrap();
+    scene
+        .policy("version = 1\n[env]\npass = [\"MY_SETTING\"]\nset = { CI = \"1\" }\n")
+        .unwrap();
     let mut command = scene.picktwo(["run", "--", "sh", "-c", "echo $MY_SETTING-$OTHER-$CI"]);
     command.envs([("MY_SETTING", "passed"), ("OTHER", "not")]);
     assert_eq!(text(run::run(command, LIMIT).unwrap()), "passed--1\n");
@@ -231,9 +336,16 @@ fn environment_is_an_allow_list() {
 
 /// Starts the hostile example `name`, where the scene's user can execute it.
 fn example(scene: &Scene, name: &str) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo")).with_file_name("examples").join(name);
+    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
+        .with_file_name("examples")
+        .join(name);
     let path = scene.root().join("hostile").join(name);
-    scene.write(&path, fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display()))).unwrap();
+    scene
+        .write(
+            &path,
+            fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display())),
+        )
+        .unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
@@ -252,7 +364,11 @@ fn a_toggle_flips_everything_within_one_call() {
     }
     let toggle = example(&scene, "toggle");
     let (work, dir) = (scene.work(), toggle.parent().unwrap().to_owned());
-    let live = Live::start(&scene, &["--ro", dir.to_str().unwrap()], &[toggle.to_str().unwrap(), work.to_str().unwrap(), "3"]);
+    let live = Live::start(
+        &scene,
+        &["--ro", dir.to_str().unwrap()],
+        &[toggle.to_str().unwrap(), work.to_str().unwrap(), "3"],
+    );
     let mut flips = vec![(monotonic(), monotonic(), false)];
     for round in 0..6 {
         let edit = round % 2 == 0;
@@ -270,19 +386,28 @@ fn a_toggle_flips_everything_within_one_call() {
         let (start, end): (i128, i128) = (words[1].parse().unwrap(), words[2].parse().unwrap());
         let errno: i32 = words[3].parse().unwrap();
         // Calls between two answers have one mode; those that overlap a request may have either.
-        let Some(at) = flips.iter().rposition(|f| f.1 <= start) else { continue };
+        let Some(at) = flips.iter().rposition(|f| f.1 <= start) else {
+            continue;
+        };
         if flips.get(at + 1).is_some_and(|next| next.0 < end) {
             continue;
         }
         let edit = flips[at].2;
         // What a flip left behind half done may answer that it exists, or is still there.
-        let fits = if edit { errno == 0 || errno == nix::libc::EEXIST } else { errno == EROFS || errno == nix::libc::EEXIST };
+        let fits = if edit {
+            errno == 0 || errno == nix::libc::EEXIST
+        } else {
+            errno == EROFS || errno == nix::libc::EEXIST
+        };
         assert!(fits, "{line} in {} mode", if edit { "edit" } else { "read-only" });
         *tried.entry((words[0], edit)).or_default() += u32::from(errno == if edit { 0 } else { EROFS });
     }
     for name in ["open", "create", "chmod", "rename", "mkdir", "truncate"] {
         for edit in [false, true] {
-            assert!(tried.get(&(name, edit)).is_some_and(|n| *n > 3), "{name} hardly ran: {tried:?}");
+            assert!(
+                tried.get(&(name, edit)).is_some_and(|n| *n > 3),
+                "{name} hardly ran: {tried:?}"
+            );
         }
     }
 }
@@ -295,19 +420,34 @@ fn open_writers_are_named_and_ended() {
     }
     for way in ["descriptor", "mapping", "parked"] {
         scene.write(format!("{way}.txt"), ".".repeat(4096)).unwrap();
-        let mut child = piped(scene.picktwo(["run", "--edit", "--", "/usr/bin/python3", "-c", include_str!("work/writers.py"), way]));
+        let mut child = piped(scene.picktwo([
+            "run",
+            "--edit",
+            "--",
+            "/usr/bin/python3",
+            "-c",
+            include_str!("work/writers.py"),
+            way,
+        ]));
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
         assert_eq!(lines.next().unwrap().unwrap(), "holding");
         let session = scene.session(LIMIT).unwrap();
         let mode = |words: &[&str]| text(scene.run([&["mode", &session.id], words].concat(), LIMIT).unwrap());
 
         let shown = mode(&["read-only"]);
-        assert!(shown.contains("now read-only") && shown.contains(&format!("{way}.txt")) && shown.contains(way), "{shown}");
+        assert!(
+            shown.contains("now read-only") && shown.contains(&format!("{way}.txt")) && shown.contains(way),
+            "{shown}"
+        );
         // The honest part: until it is ended, it can write.
         if way != "parked" {
             child.stdin.as_mut().unwrap().write_all(b"now\n").unwrap();
             assert_eq!(lines.next().unwrap().unwrap(), "wrote");
-            assert!(fs::read_to_string(scene.work().join(format!("{way}.txt"))).unwrap().starts_with("late"));
+            assert!(
+                fs::read_to_string(scene.work().join(format!("{way}.txt")))
+                    .unwrap()
+                    .starts_with("late")
+            );
         }
         let shown = mode(&["read-only", "--stop"]);
         if way == "parked" {
@@ -318,13 +458,22 @@ fn open_writers_are_named_and_ended() {
         } else {
             assert!(!shown.contains(".txt"), "{shown}");
             let status = child.wait().unwrap();
-            assert_eq!(status.signal().or(status.code().map(|c| c - 128)), Some(Signal::SIGKILL as i32), "{way}: {status}");
+            assert_eq!(
+                status.signal().or(status.code().map(|c| c - 128)),
+                Some(Signal::SIGKILL as i32),
+                "{way}: {status}"
+            );
         }
     }
 }
 
 fn piped(mut command: Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap()
 }
 
 #[test]
@@ -338,7 +487,11 @@ fn the_mode_is_not_changed_from_inside() {
         ls /proc | grep -c '^[0-9]'
         echo x > made && echo FLIPPED
         echo checked; sleep 1000"]);
-    assert!(wait_until(LIMIT, || live.running.stdout().contains("checked")), "{}", live.running.stderr());
+    assert!(
+        wait_until(LIMIT, || live.running.stdout().contains("checked")),
+        "{}",
+        live.running.stderr()
+    );
     let out = live.running.stdout();
     assert!(!out.contains("FLIPPED") && !out.contains("VISIBLE"), "{out}");
     assert_eq!(scene.session(LIMIT).unwrap().mode, "read-only");
@@ -360,15 +513,42 @@ fn the_mode_is_not_changed_from_inside() {
 fn some_directories_are_no_workspace() {
     let scene = scene();
     scene.directories(&scene.state()).unwrap();
-    let (root, home, state, config) = (scene.root(), scene.home(), scene.state(), scene.home().join(".config/picktwo"));
+    let (root, home, state, config) = (
+        scene.root(),
+        scene.home(),
+        scene.state(),
+        scene.home().join(".config/picktwo"),
+    );
     let link = scene.root().join("link-home");
     std::os::unix::fs::symlink(&home, &link).unwrap();
-    let places = [root, &home, &state, &state.join("sessions"), &config, &home.join(".config"), &link, Path::new("/"), Path::new("/usr"),
-        Path::new("/usr/lib"), Path::new("/etc"), Path::new("/proc"), Path::new("/tmp/absent-directory"), Path::new("/etc/hostname")];
+    let places = [
+        root,
+        &home,
+        &state,
+        &state.join("sessions"),
+        &config,
+        &home.join(".config"),
+        &link,
+        Path::new("/"),
+        Path::new("/usr"),
+        Path::new("/usr/lib"),
+        Path::new("/etc"),
+        Path::new("/proc"),
+        Path::new("/tmp/absent-directory"),
+        Path::new("/etc/hostname"),
+    ];
     for place in places {
-        let finished = scene.run(["run", "--workspace", place.to_str().unwrap(), "--", "true"], LIMIT).unwrap();
+        let finished = scene
+            .run(["run", "--workspace", place.to_str().unwrap(), "--", "true"], LIMIT)
+            .unwrap();
         assert_eq!(finished.code(), 125, "{}: {}", place.display(), finished.all());
-        assert_eq!(finished.stderr.trim_end().lines().count(), 1, "{}: {}", place.display(), finished.all());
+        assert_eq!(
+            finished.stderr.trim_end().lines().count(),
+            1,
+            "{}: {}",
+            place.display(),
+            finished.all()
+        );
         assert!(finished.stderr.starts_with("picktwo: "), "{}", finished.all());
     }
     let mut command = scene.picktwo(["run", "--", "true"]);
@@ -383,10 +563,17 @@ fn protected_names() -> Vec<(String, bool)> {
     let sections = text.split("[[").filter(|s| s.starts_with("protect]]"));
     let mut names = Vec::new();
     for section in sections {
-        let Some((_, rest)) = section.split_once("paths = [") else { continue };
+        let Some((_, rest)) = section.split_once("paths = [") else {
+            continue;
+        };
         let list = rest.split_once(']').map_or(rest, |(list, _)| list);
         let excepted = rest.contains("\nexcept = ");
-        names.extend(list.split('"').skip(1).step_by(2).map(|n| (n.trim_matches('/').replace('*', "x"), excepted)));
+        names.extend(
+            list.split('"')
+                .skip(1)
+                .step_by(2)
+                .map(|n| (n.trim_matches('/').replace('*', "x"), excepted)),
+        );
     }
     names
 }
@@ -422,9 +609,17 @@ fn protected_paths_are_left_alone_in_edit_mode() {
             touch -d 2001-01-01 \"$p\" 2>/dev/null && echo \"touch $n\"
         done
         echo x > ordinary && echo end";
-    let running = run::start(scene.picktwo(["run", "--edit", "--", "sh", "-c", script]), list.as_bytes()).unwrap();
+    let running = run::start(
+        scene.picktwo(["run", "--edit", "--", "sh", "-c", script]),
+        list.as_bytes(),
+    )
+    .unwrap();
     let finished = running.finish(Duration::from_secs(120)).unwrap();
-    let excepted = |line: &str| names.iter().any(|(name, excepted)| *excepted && line == format!("mkdir {name}"));
+    let excepted = |line: &str| {
+        names
+            .iter()
+            .any(|(name, excepted)| *excepted && line == format!("mkdir {name}"))
+    };
     let lines: Vec<&str> = finished.stdout.lines().filter(|l| !excepted(l)).collect();
     assert_eq!(lines, ["end"], "{}", finished.all());
     let after = Tree::with_times_before(&scene.work().join("present"), later).unwrap();

@@ -36,13 +36,23 @@ fn no_tier(finished: &Finished) -> bool {
         return false;
     }
     let said = &finished.stderr;
-    assert!(["full tier", "supervisor of system calls", "seccomp user notification"].iter().any(|why| said.contains(why)), "{said}");
+    assert!(
+        ["full tier", "supervisor of system calls", "seccomp user notification"]
+            .iter()
+            .any(|why| said.contains(why)),
+        "{said}"
+    );
     not_run("picktwo verify", said);
     true
 }
 
 fn of<'a>(findings: &'a Value, verdict: &str) -> Vec<&'a Value> {
-    findings["probes"].as_array().unwrap().iter().filter(|probe| probe["verdict"] == verdict).collect()
+    findings["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|probe| probe["verdict"] == verdict)
+        .collect()
 }
 
 #[test]
@@ -63,17 +73,30 @@ fn the_wall_holds_in_every_role() {
     assert_eq!((finished.code(), &findings["held"]), (0, &Value::Bool(true)));
     let held = |role: &str| findings["summary"][role]["held"].as_u64().unwrap();
     let (agent, retriever, gateway) = (held("agent"), held("retriever"), held("gateway"));
-    assert!(agent >= 140 && retriever >= 30 && gateway >= 25, "{agent} {retriever} {gateway}");
+    assert!(
+        agent >= 140 && retriever >= 30 && gateway >= 25,
+        "{agent} {retriever} {gateway}"
+    );
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "something is left behind");
     // No kernel gives this number a meaning, so nobody can be said to have refused it.
-    let unassigned: Vec<_> = findings["probes"].as_array().unwrap().iter().filter(|p| p["id"] == "kernel.unassigned").collect();
+    let unassigned: Vec<_> = findings["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|p| p["id"] == "kernel.unassigned")
+        .collect();
     assert!(!unassigned.is_empty());
     for probe in unassigned {
-        assert_eq!((&probe["verdict"], &probe["control"]), (&"no control".into(), &"ENOSYS".into()));
+        assert_eq!(
+            (&probe["verdict"], &probe["control"]),
+            (&"no control".into(), &"ENOSYS".into())
+        );
     }
     // In edit mode what is protected is tried, in read-only mode what is granted then.
     for (id, mode) in [("git.hook", "edit"), ("change.open-write", "read-only")] {
-        let found = of(&findings, "held").into_iter().any(|p| p["id"] == id && p["mode"] == mode);
+        let found = of(&findings, "held")
+            .into_iter()
+            .any(|p| p["id"] == id && p["mode"] == mode);
         assert!(found, "{id}");
     }
 }
@@ -81,7 +104,9 @@ fn the_wall_holds_in_every_role() {
 #[test]
 fn a_role_is_tried_by_itself() {
     let scene = scene();
-    let Some((code, findings)) = verify(&scene, &["--role", "gateway"]) else { return };
+    let Some((code, findings)) = verify(&scene, &["--role", "gateway"]) else {
+        return;
+    };
     assert_eq!(code, 0);
     let probes = findings["probes"].as_array().unwrap();
     assert!(probes.len() >= 25 && probes.iter().all(|probe| probe["role"] == "gateway"));
@@ -93,11 +118,24 @@ fn attempts_succeed_where_nothing_confines_them() {
     let hidden = scene.root().join("hidden");
     scene.directories(&hidden).unwrap();
     scene.write(hidden.join("secret"), "secret").unwrap();
-    let input = format!("@hidden={};work={}\nread.open\nchange.hidden-unlink\nread.open\nno.such\nread.open\n", hidden.display(), hidden.display());
-    let finished =
-        run::start(scene.picktwo(["verify", "--inside", "--bare"]), input.as_bytes()).unwrap().finish(LIMIT).unwrap();
+    let input = format!(
+        "@hidden={};work={}\nread.open\nchange.hidden-unlink\nread.open\nno.such\nread.open\n",
+        hidden.display(),
+        hidden.display()
+    );
+    let finished = run::start(scene.picktwo(["verify", "--inside", "--bare"]), input.as_bytes())
+        .unwrap()
+        .finish(LIMIT)
+        .unwrap();
     let lines: Vec<&str> = finished.stdout.lines().collect();
-    assert_eq!(lines, ["read.open escaped 0 -", "change.hidden-unlink escaped 0 -", "read.open refused 2 -"]);
+    assert_eq!(
+        lines,
+        [
+            "read.open escaped 0 -",
+            "change.hidden-unlink escaped 0 -",
+            "read.open refused 2 -"
+        ]
+    );
     assert_eq!(finished.code(), 1, "an unknown name ends it");
     assert!(!hidden.join("secret").exists());
 }
@@ -128,7 +166,10 @@ fn the_threats_name_only_tests_that_exist() {
     let text = fs::read_to_string(root.join("docs/THREATS.md")).unwrap();
     let mut tested = 0;
     let mut threats = BTreeSet::new();
-    for line in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| attack")) {
+    for line in text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| attack"))
+    {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         assert_eq!(cells.len(), 3, "{line}");
         for name in marked(cells[2]) {
@@ -139,8 +180,15 @@ fn the_threats_name_only_tests_that_exist() {
             };
             assert!(found, "`{name}` is named in docs/THREATS.md and does not exist");
         }
-        assert!(cells[2].contains('`') || cells[2].starts_with("none"), "no test: {line}");
+        assert!(
+            cells[2].contains('`') || cells[2].starts_with("none"),
+            "no test: {line}"
+        );
         threats.insert(cells[0]);
     }
-    assert!(threats.len() >= 60 && tested >= 100, "{} attacks, {tested} tests", threats.len());
+    assert!(
+        threats.len() >= 60 && tested >= 100,
+        "{} attacks, {tested} tests",
+        threats.len()
+    );
 }

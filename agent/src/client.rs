@@ -49,7 +49,11 @@ impl fmt::Display for ClientError {
         match self {
             Self::Request(e) => write!(f, "the request cannot be sent: {e}"),
             Self::Connect { socket, error } => {
-                write!(f, "{}: {error} (there is one inside a picktwo session only)", socket.display())
+                write!(
+                    f,
+                    "{}: {error} (there is one inside a picktwo session only)",
+                    socket.display()
+                )
             }
             Self::Timeout(e) => write!(f, "cannot limit the wait for the launcher: {e}"),
             Self::Send(e) => write!(f, "cannot send to the launcher: {e}"),

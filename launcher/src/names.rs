@@ -52,7 +52,10 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
 
 /// The user's home directory.
 pub(crate) fn home_dir() -> Result<PathBuf, NoHome> {
-    variable(HOME).map(PathBuf::from).filter(|p| p.is_absolute()).ok_or(NoHome(HOME))
+    variable(HOME)
+        .map(PathBuf::from)
+        .filter(|p| p.is_absolute())
+        .ok_or(NoHome(HOME))
 }
 
 fn xdg(name: &'static str, below_home: &str) -> Result<PathBuf, NoHome> {

@@ -28,7 +28,11 @@ pub(crate) fn latency(bench: &Bench) -> Result<()> {
     std::fs::write(&client, CLIENT)?;
     let upstream = format!("http://{address}");
     let read = |mut command: std::process::Command| -> Result<Vec<f64>> {
-        let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?.wait_with_output()?;
+        let output = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?
+            .wait_with_output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(text.split_whitespace().filter_map(|v| v.parse().ok()).collect())
     };
@@ -42,7 +46,10 @@ pub(crate) fn latency(bench: &Bench) -> Result<()> {
     for (i, name) in ["request", "event lag"].iter().enumerate() {
         let column = |rows: &[Vec<f64>]| median(&mut rows.iter().filter_map(|r| r.get(i).copied()).collect::<Vec<_>>());
         let (ours, theirs) = (column(&through), column(&direct));
-        println!("  {name:<34} {ours:>9.3} ms {theirs:>9.3} ms   {:>+8.3} ms", ours - theirs);
+        println!(
+            "  {name:<34} {ours:>9.3} ms {theirs:>9.3} ms   {:>+8.3} ms",
+            ours - theirs
+        );
     }
     Ok(())
 }
@@ -71,7 +78,11 @@ fn serve(stream: &TcpStream) {
             return;
         }
         let streamed = body.windows(13).any(|w| w == b"\"stream\":true");
-        let done = if streamed { stream_events(stream) } else { answer(stream) };
+        let done = if streamed {
+            stream_events(stream)
+        } else {
+            answer(stream)
+        };
         if done.is_err() {
             return;
         }
@@ -80,14 +91,23 @@ fn serve(stream: &TcpStream) {
 
 fn answer(mut stream: &TcpStream) -> Result<()> {
     let body = r#"{"id":"m","type":"message","role":"assistant","model":"claude-bench","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}"#;
-    stream.write_all(format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes())
+    stream.write_all(
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .as_bytes(),
+    )
 }
 
 fn stream_events(mut stream: &TcpStream) -> Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")?;
     for _ in 0..EVENTS {
         std::thread::sleep(Duration::from_millis(3));
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos();
         let event = format!(
             "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{now}\"}}}}\n\n"
         );

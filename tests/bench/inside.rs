@@ -14,9 +14,19 @@ type Call = (&'static str, fn(usize) -> Result<()>);
 const MEASURED: &[Call] = &[
     ("open for reading", |_| File::open("bench-file").map(drop)),
     ("stat", |_| std::fs::metadata("bench-file").map(drop)),
-    ("open for writing", |_| File::options().write(true).open("bench-file").map(drop)),
-    ("open, truncating", |_| File::options().write(true).truncate(true).open("bench-file").map(drop)),
-    ("create", |i| File::options().write(true).create_new(true).open(format!("new-{i}")).map(drop)),
+    ("open for writing", |_| {
+        File::options().write(true).open("bench-file").map(drop)
+    }),
+    ("open, truncating", |_| {
+        File::options().write(true).truncate(true).open("bench-file").map(drop)
+    }),
+    ("create", |i| {
+        File::options()
+            .write(true)
+            .create_new(true)
+            .open(format!("new-{i}"))
+            .map(drop)
+    }),
     ("chmod", |i| {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions("bench-file", std::fs::Permissions::from_mode(0o600 | (i as u32 & 0o44)))
@@ -58,9 +68,17 @@ pub(crate) fn calls(bench: &Bench) -> Result<()> {
     let own_dir = own.parent().map(|d| d.display().to_string()).unwrap_or_default();
     let own = own.display().to_string();
     let read = |mut command: std::process::Command| -> Result<Vec<(String, f64)>> {
-        let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?.wait_with_output()?;
+        let output = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?
+            .wait_with_output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok(text.lines().filter_map(|l| l.split_once('\t')).filter_map(|(n, v)| Some((n.to_owned(), v.parse().ok()?))).collect())
+        Ok(text
+            .lines()
+            .filter_map(|l| l.split_once('\t'))
+            .filter_map(|(n, v)| Some((n.to_owned(), v.parse().ok()?)))
+            .collect())
     };
     let inside = read(bench.session(&["--edit", "--ro", &own_dir], &own, &["--inside"]))?;
     for file in ["bench-file", "bench-written"] {
@@ -68,10 +86,18 @@ pub(crate) fn calls(bench: &Bench) -> Result<()> {
     }
     let bare = read(bench.bare(&own, &["--inside"]))?;
     for ((name, ours), (_, theirs)) in inside.iter().zip(&bare) {
-        println!("  {name:<34} {ours:>9.2} µs {theirs:>9.2} µs   {:>+8.2} µs   × {:.2}", ours - theirs, ours / theirs);
+        println!(
+            "  {name:<34} {ours:>9.2} µs {theirs:>9.2} µs   {:>+8.2} µs   × {:.2}",
+            ours - theirs,
+            ours / theirs
+        );
     }
     if inside.len() != bare.len() || bare.is_empty() {
-        println!("  not complete: {} of {} calls were measured inside", inside.len(), bare.len());
+        println!(
+            "  not complete: {} of {} calls were measured inside",
+            inside.len(),
+            bare.len()
+        );
     }
     Ok(())
 }

@@ -24,7 +24,10 @@ fn main() -> ExitCode {
         own.with_file_name("picktwo")
     });
     if !picktwo.is_file() {
-        eprintln!("bench: {} is not there: run `cargo build --release` first", picktwo.display());
+        eprintln!(
+            "bench: {} is not there: run `cargo build --release` first",
+            picktwo.display()
+        );
         return ExitCode::from(125);
     }
     match run(picktwo) {
@@ -38,7 +41,10 @@ fn main() -> ExitCode {
 
 fn run(picktwo: PathBuf) -> std::io::Result<()> {
     let bench = Bench::new(picktwo)?;
-    println!("Medians of interleaved runs; ratios are of paired runs. Directory: {}\n", bench.dir().display());
+    println!(
+        "Medians of interleaved runs; ratios are of paired runs. Directory: {}\n",
+        bench.dir().display()
+    );
     start_up(&bench)?;
     inside::calls(&bench)?;
     work::all(&bench)?;
@@ -55,7 +61,20 @@ fn start_up(bench: &Bench) -> std::io::Result<()> {
     measure::pair("picktwo run / bare", 30, session, bare)?;
     if let Some(bwrap) = find("bwrap") {
         let peer = || {
-            let mut command = bench.bare(&bwrap, &["--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "/bin/true"]);
+            let mut command = bench.bare(
+                &bwrap,
+                &[
+                    "--unshare-all",
+                    "--ro-bind",
+                    "/",
+                    "/",
+                    "--dev",
+                    "/dev",
+                    "--proc",
+                    "/proc",
+                    "/bin/true",
+                ],
+            );
             command.current_dir("/");
             command
         };

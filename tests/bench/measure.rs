@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 /// A program on PATH.
 pub(crate) fn find(name: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|d| d.join(name)).find(|p| p.is_file()).map(|p| p.display().to_string())
+    std::env::split_paths(&path)
+        .map(|d| d.join(name))
+        .find(|p| p.is_file())
+        .map(|p| p.display().to_string())
 }
 
 /// A private directory with a workspace, a state and a policy; in memory where that is possible.
@@ -21,12 +24,19 @@ impl Bench {
     /// Makes the directories.
     pub(crate) fn new(picktwo: PathBuf) -> Result<Self> {
         let shm = Path::new("/dev/shm");
-        let base = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
+        let base = if shm.is_dir() {
+            shm.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        };
         let dir = base.join(format!("picktwo-bench-{}", std::process::id()));
         for sub in ["work", "state", "config/picktwo", "home"] {
             std::fs::create_dir_all(dir.join(sub))?;
         }
-        Ok(Self { picktwo: picktwo.canonicalize()?, dir })
+        Ok(Self {
+            picktwo: picktwo.canonicalize()?,
+            dir,
+        })
     }
 
     /// Where everything is.
@@ -42,7 +52,12 @@ impl Bench {
     /// A command outside.
     pub(crate) fn bare(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(args).current_dir(self.work()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(args)
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.env("HOME", self.dir.join("home"));
         command
     }
@@ -50,7 +65,9 @@ impl Bench {
     /// A command in a session.
     pub(crate) fn session(&self, options: &[&str], program: &str, args: &[&str]) -> Command {
         let mut command = self.bare(&self.picktwo.display().to_string(), &["run"]);
-        command.env("XDG_STATE_HOME", self.dir.join("state")).env("XDG_CONFIG_HOME", self.dir.join("config"));
+        command
+            .env("XDG_STATE_HOME", self.dir.join("state"))
+            .env("XDG_CONFIG_HOME", self.dir.join("config"));
         command.args(options).arg("--").arg(program).args(args);
         command
     }
@@ -82,7 +99,11 @@ pub(crate) fn run(mut command: Command) -> Result<Duration> {
         Ok(took)
     } else {
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(Error::other(format!("{command:?} ended with {}: {}", output.status, said.lines().next().unwrap_or_default())))
+        Err(Error::other(format!(
+            "{command:?} ended with {}: {}",
+            output.status,
+            said.lines().next().unwrap_or_default()
+        )))
     }
 }
 

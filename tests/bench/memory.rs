@@ -7,7 +7,9 @@ use std::time::Duration;
 /// Prints what each process holds for itself alone.
 pub(crate) fn idle(bench: &Bench) -> Result<()> {
     println!("\nprivate memory of an idle session with a gateway");
-    let mut session = bench.session_with_gateway("http://127.0.0.1:9", "sleep", &["20"]).spawn()?;
+    let mut session = bench
+        .session_with_gateway("http://127.0.0.1:9", "sleep", &["20"])
+        .spawn()?;
     std::thread::sleep(Duration::from_secs(2));
     let mut total = 0;
     let mut pids = vec![session.id()];
@@ -24,7 +26,9 @@ pub(crate) fn idle(bench: &Bench) -> Result<()> {
         let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
         let field = |name: &str| {
             let line = rollup.lines().find_map(|l| l.strip_prefix(name));
-            line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0)
+            line.and_then(|l| l.split_whitespace().next())
+                .and_then(|n| n.parse::<u64>().ok())
+                .unwrap_or(0)
         };
         let private = field("Private_Clean:") + field("Private_Dirty:");
         total += private;

@@ -77,7 +77,11 @@ pub(crate) fn all(bench: &Bench) -> Result<()> {
         let prepare = || {
             let _ = std::fs::remove_dir_all(bench.work());
             let status = Command::new("cp").arg("-a").arg(&template).arg(bench.work()).status()?;
-            if status.success() { Ok(()) } else { Err(std::io::Error::other("cp failed")) }
+            if status.success() {
+                Ok(())
+            } else {
+                Err(std::io::Error::other("cp failed"))
+            }
         };
         let session = || bench.session(&["--edit"], "/bin/sh", &["-c", tool.line]);
         let bare = || bench.bare("/bin/sh", &["-c", tool.line]);
@@ -90,6 +94,10 @@ pub(crate) fn all(bench: &Bench) -> Result<()> {
 
 fn shell(line: &str, dir: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", line]).current_dir(dir).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command
+        .args(["-c", line])
+        .current_dir(dir)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
     command
 }

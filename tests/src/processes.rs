@@ -335,7 +335,11 @@ pub fn writable_roots(inside: &[Process]) -> Vec<PathBuf> {
     let Some(root) = roots.into_iter().find(|r| fs::read_dir(r.join("tmp")).is_ok()) else {
         return Vec::new();
     };
-    ["tmp", "dev/shm", "run"].iter().map(|d| root.join(d)).filter(|d| d.is_dir()).collect()
+    ["tmp", "dev/shm", "run"]
+        .iter()
+        .map(|d| root.join(d))
+        .filter(|d| d.is_dir())
+        .collect()
 }
 
 #[cfg(test)]

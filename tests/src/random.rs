@@ -18,7 +18,9 @@ impl Random {
     pub fn new(name: &str) -> Self {
         let seed = match std::env::var("PICKTWO_SEED") {
             Ok(text) => text.parse().unwrap_or_else(|e| panic!("PICKTWO_SEED={text}: {e}")),
-            Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| u64::from(d.subsec_nanos()) | 1),
+            Err(_) => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(1, |d| u64::from(d.subsec_nanos()) | 1),
         };
         let _ = std::io::stderr().write_all(format!("{name}: PICKTWO_SEED={seed}\n").as_bytes());
         Self::from(seed)

@@ -187,9 +187,15 @@ mod tests {
 
         let far = SystemTime::now() + std::time::Duration::from_secs(60);
         let timed = Tree::with_times_before(&root, far).unwrap();
-        fs::File::open(root.join("d/a")).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        fs::File::open(root.join("d/a"))
+            .unwrap()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .unwrap();
         assert_eq!(before, Tree::read(&root).unwrap());
-        assert_eq!(timed.differences(&Tree::with_times_before(&root, far).unwrap()).len(), 1);
+        assert_eq!(
+            timed.differences(&Tree::with_times_before(&root, far).unwrap()).len(),
+            1
+        );
 
         fs::write(root.join("d/a"), "eno").unwrap();
         fs::set_permissions(root.join("d/b"), fs::Permissions::from_mode(0o600)).unwrap();

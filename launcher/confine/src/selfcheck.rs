@@ -242,7 +242,12 @@ fn check_status(status: &str, bounding_empty: bool) -> Result<()> {
 
 /// As [`check_status`], asked by calls instead of read from a file.
 fn check_calls(bounding_empty: bool) -> Result<()> {
-    let fail = |check: &str, found: String| Err(Error::NotLocked { check: check.to_owned(), found });
+    let fail = |check: &str, found: String| {
+        Err(Error::NotLocked {
+            check: check.to_owned(),
+            found,
+        })
+    };
     if nix::sys::prctl::get_no_new_privs() != Ok(true) {
         return fail("NoNewPrivs must be 1", "something else".to_owned());
     }

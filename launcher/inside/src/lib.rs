@@ -1,9 +1,9 @@
 //! The agent's side of the wall: its view of the files, granted changes, sockets.
 
-pub mod socket_request;
-pub mod view;
 pub mod agent;
 pub mod init;
+pub mod socket_request;
+pub mod view;
 
 pub mod files;
 pub mod mode;

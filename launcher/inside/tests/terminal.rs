@@ -51,7 +51,9 @@ fn new_pseudoterminals_are_the_sessions_own() {
 
 #[test]
 fn a_shell_controls_its_jobs() {
-    let shown = on_a_terminal("set -m; sleep 60 & kill -STOP %1; sleep 0.2; jobs; kill -CONT %1; kill -TERM %1; wait %1; echo $?");
+    let shown = on_a_terminal(
+        "set -m; sleep 60 & kill -STOP %1; sleep 0.2; jobs; kill -CONT %1; kill -TERM %1; wait %1; echo $?",
+    );
     assert!(shown.contains("Stopped"), "{shown}");
     assert!(shown.trim_end().ends_with("143"), "{shown}");
 }

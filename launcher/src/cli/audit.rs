@@ -63,7 +63,11 @@ fn list(json: bool) -> ExitCode {
     if sessions.is_empty() {
         return output::print("No recorded sessions.\n");
     }
-    let mut rows = vec![["SESSION", "STARTED", "LINES", "EXIT", "WORKSPACE", "COMMAND"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["SESSION", "STARTED", "LINES", "EXIT", "WORKSPACE", "COMMAND"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     for s in sessions {
         rows.push(vec![
             s.id,
@@ -99,7 +103,16 @@ fn show(session: &str, json: bool) -> ExitCode {
 
 fn sentence(event: &Event) -> String {
     match event {
-        Event::Start { session, tier, landlock, profile, workspace, command, mode, .. } => format!(
+        Event::Start {
+            session,
+            tier,
+            landlock,
+            profile,
+            workspace,
+            command,
+            mode,
+            ..
+        } => format!(
             "start    session {session}, {mode}, {tier} tier (Landlock ABI {landlock}), profile {profile}, {workspace}: {}",
             command.join(" ")
         ),
@@ -107,35 +120,96 @@ fn sentence(event: &Event) -> String {
             0 => format!("mode     {was} → {mode}, by {by}"),
             n => format!("mode     {was} → {mode}, by {by}; {n} still open for writing"),
         },
-        Event::Refused { call, path, errno, rule, more } => {
+        Event::Refused {
+            call,
+            path,
+            errno,
+            rule,
+            more,
+        } => {
             let rule = rule.as_deref().map_or(String::new(), |r| format!(" ({r})"));
-            let more = if *more == 0 { String::new() } else { format!(", and {more} more") };
+            let more = if *more == 0 {
+                String::new()
+            } else {
+                format!(", and {more} more")
+            };
             format!("refused  {call} {path}: {errno}{rule}{more}")
         }
-        Event::Request { retrieval, url, question } => {
+        Event::Request {
+            retrieval,
+            url,
+            question,
+        } => {
             let question = question.as_deref().map_or(String::new(), |q| format!(": {q}"));
             format!("fetch    #{retrieval} {url}{question}")
         }
         Event::Blocked { host, rule } => format!("blocked  a request to {host}: {rule}"),
-        Event::Hop { retrieval, url, status, location, refused } => {
+        Event::Hop {
+            retrieval,
+            url,
+            status,
+            location,
+            refused,
+        } => {
             let to = location.as_deref().map_or(String::new(), |l| format!(" → {l}"));
-            let refused = refused.as_deref().map_or(String::new(), |r| format!(" (not followed: {r})"));
+            let refused = refused
+                .as_deref()
+                .map_or(String::new(), |r| format!(" (not followed: {r})"));
             format!("hop      #{retrieval} {status} {url}{to}{refused}")
         }
-        Event::Resolved { retrieval, host, addresses } => {
+        Event::Resolved {
+            retrieval,
+            host,
+            addresses,
+        } => {
             let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            format!("resolve  #{retrieval} {host}: {}", if list.is_empty() { "nothing".to_owned() } else { list.join(", ") })
+            format!(
+                "resolve  #{retrieval} {host}: {}",
+                if list.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    list.join(", ")
+                }
+            )
         }
-        Event::Connection { retrieval, host, address, outcome } => format!("connect  #{retrieval} {host} {address}: {outcome}"),
-        Event::Retrieved { retrieval, outcome, wire_bytes, flags, .. } => {
-            let flags = if flags.is_empty() { String::new() } else { format!(", flags: {}", flags.join(", ")) };
+        Event::Connection {
+            retrieval,
+            host,
+            address,
+            outcome,
+        } => format!("connect  #{retrieval} {host} {address}: {outcome}"),
+        Event::Retrieved {
+            retrieval,
+            outcome,
+            wire_bytes,
+            flags,
+            ..
+        } => {
+            let flags = if flags.is_empty() {
+                String::new()
+            } else {
+                format!(", flags: {}", flags.join(", "))
+            };
             format!("fetched  #{retrieval} {outcome}, {wire_bytes} bytes{flags}")
         }
-        Event::Call { method, path, model, status, sent, received, ms } => {
+        Event::Call {
+            method,
+            path,
+            model,
+            status,
+            sent,
+            received,
+            ms,
+        } => {
             let model = model.as_deref().unwrap_or("-");
             format!("model    {method} {path} {model}: {status}, {sent} bytes out, {received} in, {ms} ms")
         }
-        Event::CallRefused { method, path, rule, reason } => format!("model    {method} {path} refused: {rule}: {reason}"),
+        Event::CallRefused {
+            method,
+            path,
+            rule,
+            reason,
+        } => format!("model    {method} {path} refused: {rule}: {reason}"),
         Event::Lost { part, reason } => format!("lost     {part}: {reason}"),
         Event::End { code } => format!("end      exit code {code}"),
     }
@@ -152,7 +226,10 @@ fn verify(session: Option<&str>, json: bool) -> ExitCode {
         Err(e) => return output::fail(&e),
     };
     if findings.is_empty() {
-        return output::fail(&format!("no recorded session `{}`, and the ledger knows none", session.unwrap_or_default()));
+        return output::fail(&format!(
+            "no recorded session `{}`, and the ledger knows none",
+            session.unwrap_or_default()
+        ));
     }
     let wrong = findings.iter().filter(|f| f.wrong.is_some()).count();
     let code = if json {

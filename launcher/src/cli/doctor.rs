@@ -33,10 +33,18 @@ pub(crate) fn main(args: Args) -> ExitCode {
         let paint = Paint::stdout();
         let mut rows = vec![
             vec!["kernel".to_owned(), kernel.to_owned()],
-            vec!["Landlock".to_owned(), abi.map_or("none".to_owned(), |n| format!("ABI {n} (the full tier needs {})", landlock::FLOOR))],
+            vec![
+                "Landlock".to_owned(),
+                abi.map_or("none".to_owned(), |n| {
+                    format!("ABI {n} (the full tier needs {})", landlock::FLOOR)
+                }),
+            ],
         ];
         rows.push(match &full {
-            Ok(_) => vec!["tier".to_owned(), "full: namespaces, Landlock, seccomp with granted calls; everything holds".to_owned()],
+            Ok(_) => vec![
+                "tier".to_owned(),
+                "full: namespaces, Landlock, seccomp with granted calls; everything holds".to_owned(),
+            ],
             Err(e) => vec!["tier".to_owned(), format!("none: {e}")],
         });
         if let Some(note) = newer_rights(abi) {
@@ -58,6 +66,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
 fn newer_rights(abi: Option<u32>) -> Option<String> {
     match abi? {
         n if n >= 10 => None,
-        _ => Some("UNIX sockets (ABI 9) and UDP (ABI 10) are closed by granted calls and the network namespace instead".to_owned()),
+        _ => Some(
+            "UNIX sockets (ABI 9) and UDP (ABI 10) are closed by granted calls and the network namespace instead"
+                .to_owned(),
+        ),
     }
 }

@@ -38,7 +38,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    let request = Request::Fetch { url: args.url, question: args.question, budget: Some(args.budget) };
+    let request = Request::Fetch {
+        url: args.url,
+        question: args.question,
+        budget: Some(args.budget),
+    };
     let socket = Path::new(picktwo_inside::view::TOOLS_SOCKET);
     let reply = if socket.exists() {
         match Client::new(socket).ask(&request, progress) {
@@ -86,7 +90,9 @@ fn show(reply: &Reply, json: bool) -> ExitCode {
             output::say(reason);
             ExitCode::from(code_of(reply))
         }
-        Reply::Progress { .. } | Reply::Status { .. } => output::fail(&"the session answered something else than a retrieval"),
+        Reply::Progress { .. } | Reply::Status { .. } => {
+            output::fail(&"the session answered something else than a retrieval")
+        }
     }
 }
 

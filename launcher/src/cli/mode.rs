@@ -33,7 +33,10 @@ pub(crate) fn main(args: Args) -> ExitCode {
         ModeArg::ReadOnly => Mode::ReadOnly,
         ModeArg::Edit => Mode::Edit,
     };
-    let request = Request::Mode { mode, stop_writers: args.stop };
+    let request = Request::Mode {
+        mode,
+        stop_writers: args.stop,
+    };
     let (session, reply) = match registry::ask(&args.session, &request) {
         Ok(answer) => answer,
         Err(e) => return output::fail(&e),
@@ -70,7 +73,10 @@ pub(crate) fn main(args: Args) -> ExitCode {
             text.push_str(&format!("  {who}  {}  {}\n", w.how, output::plain(&w.path)));
         }
         if !args.stop {
-            text.push_str(&format!("End them with: picktwo mode {} read-only --stop\n", session.id));
+            text.push_str(&format!(
+                "End them with: picktwo mode {} read-only --stop\n",
+                session.id
+            ));
         }
     }
     output::print(&text)

@@ -27,7 +27,11 @@ pub(crate) fn main(args: Args) -> ExitCode {
         return output::print("No live sessions. Start one with: picktwo run -- COMMAND\n");
     }
     let paint = Paint::stdout();
-    let mut rows = vec![["SESSION", "MODE", "TIER", "PID", "WORKSPACE", "COMMAND"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["SESSION", "MODE", "TIER", "PID", "WORKSPACE", "COMMAND"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     for s in &sessions {
         rows.push(vec![
             s.id.clone(),

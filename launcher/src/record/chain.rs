@@ -53,7 +53,11 @@ impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Altered(n) => write!(f, "line {n} was altered"),
-            Self::Broken(n) => write!(f, "line {n} does not follow line {}: something was removed, inserted or moved", n - 1),
+            Self::Broken(n) => write!(
+                f,
+                "line {n} does not follow line {}: something was removed, inserted or moved",
+                n - 1
+            ),
         }
     }
 }
@@ -71,7 +75,11 @@ pub(crate) struct Read<T> {
 
 /// Reads and checks a whole file.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Read<T> {
-    let mut read = Read { lines: Vec::new(), fault: None, torn: false };
+    let mut read = Read {
+        lines: Vec::new(),
+        fault: None,
+        torn: false,
+    };
     let mut prev = START.to_owned();
     for (i, raw) in text.split_inclusive(|b| *b == b'\n').enumerate() {
         let Some(raw) = raw.strip_suffix(b"\n") else {
@@ -111,7 +119,10 @@ fn torn_line(raw: &[u8]) -> bool {
 fn check<T: DeserializeOwned>(raw: &[u8]) -> Option<(Body<T>, String)> {
     let open = raw.len().checked_sub(TAIL)?;
     let (body, tail) = raw.split_at(open);
-    let stated = std::str::from_utf8(tail).ok()?.strip_prefix(",\"hash\":\"")?.strip_suffix("\"}")?;
+    let stated = std::str::from_utf8(tail)
+        .ok()?
+        .strip_prefix(",\"hash\":\"")?
+        .strip_suffix("\"}")?;
     let mut body = body.to_vec();
     body.push(b'}');
     let found = hash(&body);
@@ -122,7 +133,10 @@ fn check<T: DeserializeOwned>(raw: &[u8]) -> Option<(Body<T>, String)> {
 /// Number and hash of the last whole line, of a text that may start in the middle of a line.
 pub(crate) fn last(text: &[u8]) -> Option<(u64, String)> {
     let lines = text.split(|b| *b == b'\n').rev().filter(|l| !torn_line(l));
-    lines.take(1).find_map(check::<serde::de::IgnoredAny>).map(|(body, hash)| (body.seq, hash))
+    lines
+        .take(1)
+        .find_map(check::<serde::de::IgnoredAny>)
+        .map(|(body, hash)| (body.seq, hash))
 }
 
 #[cfg(test)]
@@ -133,7 +147,12 @@ mod tests {
         let mut text = String::new();
         let mut prev = START.to_owned();
         for seq in 1..=n {
-            let body = Body { seq, time: now(), prev, event: format!("event {seq}") };
+            let body = Body {
+                seq,
+                time: now(),
+                prev,
+                event: format!("event {seq}"),
+            };
             let (line, hash) = line(&body).unwrap();
             text.push_str(&line);
             prev = hash;
@@ -164,7 +183,10 @@ mod tests {
         let lines: Vec<&[u8]> = good.split_inclusive(|b| *b == b'\n').collect();
         for order in [vec![0, 2], vec![1, 2], vec![0, 2, 1], vec![0, 1, 1, 2]] {
             let bad: Vec<u8> = order.iter().flat_map(|i| lines[*i]).copied().collect();
-            assert!(matches!(read::<String>(&bad).fault, Some(Fault::Broken(_))), "{order:?}");
+            assert!(
+                matches!(read::<String>(&bad).fault, Some(Fault::Broken(_))),
+                "{order:?}"
+            );
         }
     }
 

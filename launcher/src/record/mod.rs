@@ -43,7 +43,11 @@ impl std::fmt::Display for RecordError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoHome(e) => write!(f, "{e}"),
-            Self::File { doing, path, error } => write!(f, "the record cannot be kept: cannot {doing} {}: {error}", path.display()),
+            Self::File { doing, path, error } => write!(
+                f,
+                "the record cannot be kept: cannot {doing} {}: {error}",
+                path.display()
+            ),
             Self::Json(e) => write!(f, "the record cannot be kept: {e}"),
             Self::Ledger(path) => write!(
                 f,
@@ -93,7 +97,11 @@ fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Re
 
 /// Makes a directory that only this user can look into; one that exists keeps its mode.
 pub(crate) fn make_private_dir(path: &Path) -> Result<(), RecordError> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the directory", path))
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(failed("make the directory", path))
 }
 
 impl Record {
@@ -109,7 +117,13 @@ impl Record {
         let dir = state.join(names::SESSIONS).join(id);
         make_private_dir(&dir.join(names::RETRIEVALS))?;
         let open = |path: &Path| {
-            File::options().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed("open", path))
+            File::options()
+                .read(true)
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(path)
+                .map_err(failed("open", path))
         };
         let file = open(&dir.join(names::AUDIT))?;
         let ledger_path = state.join(names::LEDGER);
@@ -119,7 +133,12 @@ impl Record {
             id: id.to_owned(),
             dir,
             dir_fd,
-            audit: Mutex::new(Audit { file, seq: 0, head: START.to_owned(), torn: false }),
+            audit: Mutex::new(Audit {
+                file,
+                seq: 0,
+                head: START.to_owned(),
+                torn: false,
+            }),
             ledger,
             ledger_path,
         })
@@ -142,7 +161,12 @@ impl Record {
     pub(crate) fn append(&self, event: &Event) -> Result<(), RecordError> {
         let mut audit = self.audit.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.dir.join(names::AUDIT);
-        let body = Body { seq: audit.seq + 1, time: now(), prev: audit.head.clone(), event };
+        let body = Body {
+            seq: audit.seq + 1,
+            time: now(),
+            prev: audit.head.clone(),
+            event,
+        };
         let (line, head) = chain::line(&body).map_err(RecordError::Json)?;
         if audit.torn {
             audit.file.write_all(b"\n").map_err(failed("write", &path))?;
@@ -152,10 +176,18 @@ impl Record {
         if let Err(error) = audit.file.write_all(line.as_bytes()) {
             // Take back what a full disk let through; where even that fails, the next line starts afresh.
             audit.torn = audit.file.set_len(before).is_err();
-            return Err(RecordError::File { doing: "write", path, error });
+            return Err(RecordError::File {
+                doing: "write",
+                path,
+                error,
+            });
         }
-        let anchor =
-            Anchor { session: self.id.clone(), lines: body.seq, head: head.clone(), end: matches!(event, Event::End { .. }) };
+        let anchor = Anchor {
+            session: self.id.clone(),
+            lines: body.seq,
+            head: head.clone(),
+            end: matches!(event, Event::End { .. }),
+        };
         if let Err(e) = self.anchor(anchor) {
             audit.torn = audit.file.set_len(before).is_err();
             return Err(e);
@@ -168,19 +200,30 @@ impl Record {
     /// Appends to the ledger, which other sessions of this user write, too.
     fn anchor(&self, anchor: Anchor) -> Result<(), RecordError> {
         let file = self.ledger.try_clone().map_err(failed("open", &self.ledger_path))?;
-        let mut lock = Flock::lock(file, FlockArg::LockExclusive)
-            .map_err(|(_, e)| failed("lock", &self.ledger_path)(e.into()))?;
+        let mut lock =
+            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| failed("lock", &self.ledger_path)(e.into()))?;
         let (seq, prev, torn) = self.ledger_end(&lock)?;
-        let body = Body { seq: seq + 1, time: now(), prev, event: anchor };
+        let body = Body {
+            seq: seq + 1,
+            time: now(),
+            prev,
+            event: anchor,
+        };
         let (line, _) = chain::line(&body).map_err(RecordError::Json)?;
         let before = lock.metadata().map_err(failed("look at", &self.ledger_path))?.len();
         let text = if torn { format!("\n{line}") } else { line };
         if let Err(error) = lock.write_all(text.as_bytes()) {
             // Whatever stays of it is a torn line, which the next writer ends.
             let _ = lock.set_len(before);
-            return Err(RecordError::File { doing: "write", path: self.ledger_path.clone(), error });
+            return Err(RecordError::File {
+                doing: "write",
+                path: self.ledger_path.clone(),
+                error,
+            });
         }
-        lock.unlock().map(drop).map_err(|(_, e)| failed("unlock", &self.ledger_path)(e.into()))
+        lock.unlock()
+            .map(drop)
+            .map_err(|(_, e)| failed("unlock", &self.ledger_path)(e.into()))
     }
 
     /// Number and hash of the ledger's last whole line, and whether a torn one follows it.
@@ -193,7 +236,8 @@ impl Record {
         }
         let from = length.saturating_sub(WINDOW);
         let mut window = vec![0; usize::try_from(length - from).unwrap_or(0)];
-        file.read_exact_at(&mut window, from).map_err(failed("read", &self.ledger_path))?;
+        file.read_exact_at(&mut window, from)
+            .map_err(failed("read", &self.ledger_path))?;
         let torn = window.last() != Some(&b'\n');
         let end = window.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
         match chain::last(&window[..end]) {
@@ -210,7 +254,13 @@ impl Record {
     /// If it cannot be written.
     pub(crate) fn write_file(&self, name: &str, content: &[u8]) -> Result<(), RecordError> {
         let path = self.dir.join(name);
-        let result = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path).and_then(|mut f| f.write_all(content));
+        let result = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .and_then(|mut f| f.write_all(content));
         result.map_err(failed("write", &path))
     }
 }

@@ -119,7 +119,9 @@ pub(crate) fn find(id: &str) -> Result<String, String> {
     let mut found = ids.iter().filter(|i| i.starts_with(id));
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one.clone()),
-        (Some(_), Some(_)) => Err(format!("more than one recorded session starts with `{id}`: write more of it")),
+        (Some(_), Some(_)) => Err(format!(
+            "more than one recorded session starts with `{id}`: write more of it"
+        )),
         _ => Err(format!("no recorded session `{id}`: see `picktwo audit list`")),
     }
 }
@@ -130,7 +132,10 @@ pub(crate) fn find(id: &str) -> Result<String, String> {
 /// If the audit cannot be read.
 pub(crate) fn show(id: &str) -> Result<(Vec<Body<Event>>, Option<Fault>), String> {
     let id = find(id)?;
-    let read = state().and_then(|s| audit_of(&s, &id)).map_err(|e| e.to_string())?.ok_or_else(|| format!("session {id} has no audit"))?;
+    let read = state()
+        .and_then(|s| audit_of(&s, &id))
+        .map_err(|e| e.to_string())?
+        .ok_or_else(|| format!("session {id} has no audit"))?;
     Ok((read.lines.into_iter().map(|(body, _)| body).collect(), read.fault))
 }
 
@@ -161,7 +166,12 @@ pub(super) fn verify_in(state: &Path, only: Option<&str>) -> Result<Vec<Finding>
     let mut findings = Vec::new();
     let ids = session_ids(state)?;
     for id in ids.iter().filter(|id| only.is_none_or(|o| o == id.as_str())) {
-        findings.push(check(id, audit_of(state, id)?, anchored.get(id.as_str()).copied(), ledger.fault.is_some()));
+        findings.push(check(
+            id,
+            audit_of(state, id)?,
+            anchored.get(id.as_str()).copied(),
+            ledger.fault.is_some(),
+        ));
     }
     if lock.is_none() && path.exists() {
         // The first session of this user started meanwhile: what was read of it belongs to a ledger that was not there yet.
@@ -170,7 +180,12 @@ pub(super) fn verify_in(state: &Path, only: Option<&str>) -> Result<Vec<Finding>
     for (id, anchor) in anchored.iter().filter(|(id, _)| only.is_none_or(|o| o == **id)) {
         if !ids.iter().any(|i| i == id) {
             let wrong = format!("the session is missing: the ledger has {} of its lines", anchor.lines);
-            findings.push(Finding { of: (*id).to_owned(), lines: 0, wrong: Some(wrong), note: None });
+            findings.push(Finding {
+                of: (*id).to_owned(),
+                lines: 0,
+                wrong: Some(wrong),
+                note: None,
+            });
         }
     }
     if only.is_none() || ledger.fault.is_some() {
@@ -178,14 +193,21 @@ pub(super) fn verify_in(state: &Path, only: Option<&str>) -> Result<Vec<Finding>
             of: "ledger".to_owned(),
             lines: ledger.lines.len(),
             wrong: ledger.fault.as_ref().map(ToString::to_string),
-            note: ledger.torn.then(|| "an incomplete line: its writer was killed".to_owned()),
+            note: ledger
+                .torn
+                .then(|| "an incomplete line: its writer was killed".to_owned()),
         });
     }
     Ok(findings)
 }
 
 fn check(id: &str, audit: Option<chain::Read<Event>>, anchor: Option<&Anchor>, ledger_damaged: bool) -> Finding {
-    let mut finding = Finding { of: id.to_owned(), lines: 0, wrong: None, note: None };
+    let mut finding = Finding {
+        of: id.to_owned(),
+        lines: 0,
+        wrong: None,
+        note: None,
+    };
     let Some(read) = audit else {
         finding.wrong = Some("its audit is missing".to_owned());
         return finding;
@@ -198,7 +220,10 @@ fn check(id: &str, audit: Option<chain::Read<Event>>, anchor: Option<&Anchor>, l
     let lines = read.lines.len() as u64;
     match anchor {
         Some(a) if a.lines > lines => {
-            finding.wrong = Some(format!("the end was cut off: {lines} lines are there, the ledger has {}", a.lines));
+            finding.wrong = Some(format!(
+                "the end was cut off: {lines} lines are there, the ledger has {}",
+                a.lines
+            ));
         }
         Some(a) => {
             let index = usize::try_from(a.lines).unwrap_or(usize::MAX).wrapping_sub(1);

@@ -73,9 +73,13 @@ pub(crate) fn serve(listener: &UnixListener, busy: &Busy, answer: &(dyn Fn(&Peer
                     busy.0.store(true, Ordering::Release);
                     answer(&peer, request)
                 }
-                Err(e) => Reply::Error { reason: format!("the request was not understood: {e}") },
+                Err(e) => Reply::Error {
+                    reason: format!("the request was not understood: {e}"),
+                },
             },
-            Err(_) => Reply::Error { reason: "only the person who started the session may ask this".to_owned() },
+            Err(_) => Reply::Error {
+                reason: "only the person who started the session may ask this".to_owned(),
+            },
         };
         // A peer that does not wait for its answer has lost nothing but the answer.
         let _ = lines.write(&reply);
@@ -91,12 +95,15 @@ fn identify(stream: &UnixStream) -> Result<Peer, Stranger> {
         return Err(Stranger::User(credentials.uid()));
     }
     let pidfd = picktwo_confine::sys::peer_pidfd(stream.as_fd()).map_err(|_| Stranger::Unknown)?;
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))
-        .map_err(|_| Stranger::Unknown)?;
+    let info =
+        std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).map_err(|_| Stranger::Unknown)?;
     if !in_own_pid_namespace(&info) {
         return Err(Stranger::Namespace);
     }
-    Ok(Peer { pid: credentials.pid(), uid: credentials.uid() })
+    Ok(Peer {
+        pid: credentials.pid(),
+        uid: credentials.uid(),
+    })
 }
 
 /// Reads a pidfd's `fdinfo` (proc(5)): `NSpid` lists the process's number in each pid namespace below the reader's, so a process

@@ -12,7 +12,10 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 pub(crate) fn new() -> std::io::Result<String> {
     let mut bytes = [0u8; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|b| char::from(ALPHABET[usize::from(b & 31)])).collect())
+    Ok(bytes
+        .iter()
+        .map(|b| char::from(ALPHABET[usize::from(b & 31)]))
+        .collect())
 }
 
 /// `n` random bytes in hexadecimal, for tokens and envelopes.

@@ -36,7 +36,12 @@ pub(crate) struct Said {
 pub(crate) fn retrievers(lists: &[Vec<String>]) -> Result<Vec<Said>, String> {
     let exe = process::own_executable().map_err(|e| e.to_string())?;
     let (channel, child) = web::fork_asleep(exe.as_fd()).map_err(|e| e.to_string())?;
-    let start = WebStart { nameservers: Vec::new(), private: Vec::new(), ports: vec![80, 443], parallel: 1 };
+    let start = WebStart {
+        nameservers: Vec::new(),
+        private: Vec::new(),
+        ports: vec![80, 443],
+        parallel: 1,
+    };
     let web = Arc::new(Web::new(channel, start));
     let said = lists.iter().map(|list| retriever(&web, list)).collect();
     // It ends with its channel; the signal covers one that hangs.
@@ -48,7 +53,12 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
     let retriever = web.retriever().map_err(|e| e.to_string())?;
     let mut said = Said::default();
     let mut buffer = Vec::new();
-    while retriever.channel.recv(&mut buffer).map_err(|e| e.to_string())?.is_some() {
+    while retriever
+        .channel
+        .recv(&mut buffer)
+        .map_err(|e| e.to_string())?
+        .is_some()
+    {
         match picktwo_wire::decode(&buffer).map_err(|e| e.to_string())? {
             FromRetriever::Ready => {
                 let job = ToRetriever::Job(Job {
@@ -82,8 +92,14 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
 /// What kept it from starting, as a sentence.
 pub(crate) fn gateway(probes: &[String]) -> Result<Said, String> {
     let exe = process::own_executable().map_err(|e| e.to_string())?;
-    let upstream = UpstreamAddress { host: "127.0.0.1".to_owned(), port: 9 };
-    let start = ModelStart { upstreams: vec![upstream], nameservers: Vec::new() };
+    let upstream = UpstreamAddress {
+        host: "127.0.0.1".to_owned(),
+        port: 9,
+    };
+    let start = ModelStart {
+        upstreams: vec![upstream],
+        nameservers: Vec::new(),
+    };
     let model = Model::spawn(exe.as_fd(), &start).map_err(|e| e.to_string())?;
     let gateway = GatewayStart {
         upstreams: vec![Upstream {
@@ -105,7 +121,10 @@ pub(crate) fn gateway(probes: &[String]) -> Result<Said, String> {
         }
     }
     model.stop();
-    let asked = probes.iter().filter(|entry| !entry.starts_with(picktwo_confine::probes::SETTING_MARK)).count();
+    let asked = probes
+        .iter()
+        .filter(|entry| !entry.starts_with(picktwo_confine::probes::SETTING_MARK))
+        .count();
     said.signal = (said.reports.len() < asked).then_some(0);
     Ok(said)
 }

@@ -31,7 +31,10 @@ impl std::fmt::Display for KeyError {
             Self::Command(command, why) => write!(f, "the key command `{command}` failed: {why}"),
             Self::NoKey(source) => write!(f, "{source} gave no single line that could be a key"),
             Self::Keyring(name) => {
-                write!(f, "keyring:{name} is not supported yet: use command: with your keyring's own tool")
+                write!(
+                    f,
+                    "keyring:{name} is not supported yet: use command: with your keyring's own tool"
+                )
             }
         }
     }
@@ -61,7 +64,12 @@ pub(crate) fn read(source: &KeySource) -> Result<String, KeyError> {
                 .stdout(Stdio::piped())
                 .spawn()
                 .map_err(|e| failed(e.to_string()))?;
-            let line = child.stdout.take().map(first_line).transpose().map_err(|e| failed(e.to_string()))?;
+            let line = child
+                .stdout
+                .take()
+                .map(first_line)
+                .transpose()
+                .map_err(|e| failed(e.to_string()))?;
             let status = child.wait().map_err(|e| failed(e.to_string()))?;
             if !status.success() {
                 return Err(failed(status.to_string()));

@@ -34,14 +34,21 @@ pub(crate) struct LineStream {
 impl LineStream {
     /// Wraps a connected stream.
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { reader: BufReader::new(stream) }
+        Self {
+            reader: BufReader::new(stream),
+        }
     }
 
     /// Reads the next message.
     pub(crate) fn read<T: DeserializeOwned>(&mut self) -> Result<T, LineError> {
         let mut line = Vec::new();
         let limit = MAX_MESSAGE as u64 + 1;
-        let n = self.reader.by_ref().take(limit).read_until(b'\n', &mut line).map_err(LineError::Io)?;
+        let n = self
+            .reader
+            .by_ref()
+            .take(limit)
+            .read_until(b'\n', &mut line)
+            .map_err(LineError::Io)?;
         if n == 0 {
             return Err(LineError::Closed);
         }

@@ -48,7 +48,11 @@ impl Model {
         let (gateway, theirs) = channel::pair().map_err(ModelError::Confine)?;
         let bytes = picktwo_wire::encode(start).map_err(ModelError::Message)?;
         outside.send(&bytes, &[theirs.as_fd()]).map_err(ModelError::Confine)?;
-        Ok(Self { _outside: outside, gateway, child })
+        Ok(Self {
+            _outside: outside,
+            gateway,
+            child,
+        })
     }
 
     /// Waits for the gateway to be locked, then sends it the key and the session's listening socket.

@@ -59,7 +59,9 @@ impl PlanError {
             Self::Policy(e) => e.render(colour),
             Self::Missing(path, by, e) => format!("picktwo: {} ({by}) cannot be used: {e}\n", path.display()),
             Self::NotEnforced(key, place) => {
-                format!("picktwo: `{key}` ({place}) is not enforced by this version yet: take it out, nothing was started\n")
+                format!(
+                    "picktwo: `{key}` ({place}) is not enforced by this version yet: take it out, nothing was started\n"
+                )
             }
             Self::Private(e) => format!("picktwo: {e}\n"),
         }
@@ -105,21 +107,41 @@ impl Plan {
             None => std::env::current_dir().map_err(PlanError::CurrentDirectory)?,
         };
         make_private_dir(&state).map_err(PlanError::Private)?;
-        let mut places = Places { home: home.clone(), state: state.clone(), config: config.clone(), policy: Vec::new() };
+        let mut places = Places {
+            home: home.clone(),
+            state: state.clone(),
+            config: config.clone(),
+            policy: Vec::new(),
+        };
         // Before the project's file is read: what may not be a workspace has no project.
         let workspace = view::workspace_check(&asked, &places).map_err(PlanError::Workspace)?;
         let program = wish.command.first().map(|c| c.to_string_lossy().into_owned());
-        let loaded = policy::load(Some(&workspace), wish.profile.as_deref(), program.as_deref(), wish.policy.as_deref())
-            .map_err(|e| PlanError::Policy(Box::new(e)))?;
+        let loaded = policy::load(
+            Some(&workspace),
+            wish.profile.as_deref(),
+            program.as_deref(),
+            wish.policy.as_deref(),
+        )
+        .map_err(|e| PlanError::Policy(Box::new(e)))?;
         places.policy.clone_from(&loaded.files);
         view::workspace_check(&workspace, &places).map_err(PlanError::Workspace)?;
         let policy = loaded.policy;
         enforceable(&policy)?;
-        let mode = if wish.edit || policy.mode.value == picktwo_policies::model::Mode::Edit { Mode::Edit } else { Mode::ReadOnly };
-        let hidden: Vec<PathBuf> = [state.clone(), config].into_iter().map(|p| p.canonicalize().unwrap_or(p)).collect();
+        let mode = if wish.edit || policy.mode.value == picktwo_policies::model::Mode::Edit {
+            Mode::Edit
+        } else {
+            Mode::ReadOnly
+        };
+        let hidden: Vec<PathBuf> = [state.clone(), config]
+            .into_iter()
+            .map(|p| p.canonicalize().unwrap_or(p))
+            .collect();
 
         let mut roots = vec![workspace.clone()];
-        for path in named(&policy.files.write, &workspace)?.into_iter().chain(given(&wish.rw, "--rw")?) {
+        for path in named(&policy.files.write, &workspace)?
+            .into_iter()
+            .chain(given(&wish.rw, "--rw")?)
+        {
             let path = view::workspace_check(&path, &places).map_err(PlanError::Workspace)?;
             if !roots.iter().any(|r| path.starts_with(r)) {
                 roots.retain(|r| !r.starts_with(&path) || *r == workspace);
@@ -127,7 +149,11 @@ impl Plan {
             }
         }
         let variable = |name: &str| names::variable(name);
-        let search = view::toolchains::Search { home: &home, variable: &variable, hidden: &hidden };
+        let search = view::toolchains::Search {
+            home: &home,
+            variable: &variable,
+            hidden: &hidden,
+        };
         let mut read_only: Vec<PathBuf> = view::toolchains::discover(&search);
         if let Some(program) = wish.command.first() {
             read_only.extend(view::toolchains::for_program(program, &search));
@@ -137,7 +163,11 @@ impl Plan {
         let read_only = simplify(read_only, &roots);
 
         let profile = policy.profile.name.value.clone();
-        let private_home = state.join("agents").join(&profile).join(&workspace_hash(&workspace)).join("home");
+        let private_home = state
+            .join("agents")
+            .join(&profile)
+            .join(&workspace_hash(&workspace))
+            .join("home");
         make_private_dir(&private_home).map_err(PlanError::Private)?;
         let directory = std::env::current_dir()
             .ok()
@@ -166,7 +196,10 @@ pub(super) fn enforceable(policy: &Policy) -> Result<(), PlanError> {
     }
     let retrieval = &policy.retrieval;
     if retrieval.distiller.value != Distiller::Extractive {
-        return Err(PlanError::NotEnforced("retrieval.distiller", place(&retrieval.distiller.place)));
+        return Err(PlanError::NotEnforced(
+            "retrieval.distiller",
+            place(&retrieval.distiller.place),
+        ));
     }
     if retrieval.raw.value {
         return Err(PlanError::NotEnforced("retrieval.raw", place(&retrieval.raw.place)));
@@ -180,7 +213,10 @@ fn named(paths: &[Set<String>], workspace: &Path) -> Result<Vec<PathBuf>, PlanEr
     for path in paths {
         let full = workspace.join(super::key::expand_home(&path.value));
         let by = format!("{}, line {}", path.place.file(), path.place.line());
-        found.push(full.canonicalize().map_err(|e| PlanError::Missing(full.clone(), by, e))?);
+        found.push(
+            full.canonicalize()
+                .map_err(|e| PlanError::Missing(full.clone(), by, e))?,
+        );
     }
     Ok(found)
 }
@@ -188,7 +224,10 @@ fn named(paths: &[Set<String>], workspace: &Path) -> Result<Vec<PathBuf>, PlanEr
 fn given(paths: &[PathBuf], by: &str) -> Result<Vec<PathBuf>, PlanError> {
     paths
         .iter()
-        .map(|p| p.canonicalize().map_err(|e| PlanError::Missing(p.clone(), by.to_owned(), e)))
+        .map(|p| {
+            p.canonicalize()
+                .map_err(|e| PlanError::Missing(p.clone(), by.to_owned(), e))
+        })
         .collect()
 }
 
@@ -210,7 +249,13 @@ fn simplify(mut paths: Vec<PathBuf>, roots: &[PathBuf]) -> Vec<ReadOnly> {
 fn workspace_hash(workspace: &Path) -> String {
     let name: String = workspace
         .file_name()
-        .map(|n| n.to_string_lossy().chars().filter(char::is_ascii_alphanumeric).take(24).collect())
+        .map(|n| {
+            n.to_string_lossy()
+                .chars()
+                .filter(char::is_ascii_alphanumeric)
+                .take(24)
+                .collect()
+        })
         .unwrap_or_default();
     let hash = crate::record::hash(workspace.as_os_str().as_bytes());
     format!("{name}-{}", &hash[..16])
@@ -231,9 +276,17 @@ fn identity(home: PathBuf) -> Identity {
     Identity {
         uid,
         gid,
-        user: field("/etc/passwd", uid, 0).or_else(|| variable("USER")).filter(plain).unwrap_or_else(|| "user".to_owned()),
-        group: field("/etc/group", gid, 0).filter(plain).unwrap_or_else(|| "group".to_owned()),
-        shell: field("/etc/passwd", uid, 6).map(PathBuf::from).filter(|p| p.is_absolute()).unwrap_or_else(|| "/bin/sh".into()),
+        user: field("/etc/passwd", uid, 0)
+            .or_else(|| variable("USER"))
+            .filter(plain)
+            .unwrap_or_else(|| "user".to_owned()),
+        group: field("/etc/group", gid, 0)
+            .filter(plain)
+            .unwrap_or_else(|| "group".to_owned()),
+        shell: field("/etc/passwd", uid, 6)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+            .unwrap_or_else(|| "/bin/sh".into()),
         home,
     }
 }

@@ -46,12 +46,22 @@ fn read(path: &Path, kind: Kind, needed: bool) -> Result<Option<Layer>, PolicyEr
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && !needed => return Ok(None),
         Err(e) => return Err(PolicyError::Unreadable(path.to_path_buf(), e)),
     };
-    model::parse(&text, Origin::new(kind, path.display().to_string())).map(Some).map_err(PolicyError::Wrong)
+    model::parse(&text, Origin::new(kind, path.display().to_string()))
+        .map(Some)
+        .map_err(PolicyError::Wrong)
 }
 
 /// Reads a layer and, before it, the files that it extends (relative to its own directory), weakest first.
-fn read_with_extended(path: &Path, kind: Kind, needed: bool, layers: &mut Vec<Layer>, files: &mut Vec<PathBuf>) -> Result<(), PolicyError> {
-    let Some(layer) = read(path, kind, needed)? else { return Ok(()) };
+fn read_with_extended(
+    path: &Path,
+    kind: Kind,
+    needed: bool,
+    layers: &mut Vec<Layer>,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), PolicyError> {
+    let Some(layer) = read(path, kind, needed)? else {
+        return Ok(());
+    };
     files.push(path.to_path_buf());
     if kind != Kind::Project {
         for name in layer.extends.iter().filter(|n| n.contains('/') || n.ends_with(".toml")) {
@@ -85,18 +95,34 @@ pub(crate) fn load(
         Some(name) => match model::BUILTIN.iter().map(|(n, _)| *n).find(|n| *n == name) {
             Some(known) => selected = Some(known),
             None => {
-                let known: Vec<&str> = model::BUILTIN.iter().map(|(n, _)| *n).filter(|n| is_profile(n)).collect();
+                let known: Vec<&str> = model::BUILTIN
+                    .iter()
+                    .map(|(n, _)| *n)
+                    .filter(|n| is_profile(n))
+                    .collect();
                 return Err(PolicyError::NoProfile(name.to_owned(), known.join(", ")));
             }
         },
         None => selected = command.and_then(model::profile_for),
     }
-    read_with_extended(Path::new(names::SYSTEM_POLICY), Kind::System, false, &mut layers, &mut files)?;
+    read_with_extended(
+        Path::new(names::SYSTEM_POLICY),
+        Kind::System,
+        false,
+        &mut layers,
+        &mut files,
+    )?;
     let user = names::user_policy().map_err(PolicyError::NoHome)?;
     read_with_extended(&user, Kind::User, false, &mut layers, &mut files)?;
     if let Some(workspace) = workspace {
         let mut project = Vec::new();
-        read_with_extended(&workspace.join(names::PROJECT_POLICY), Kind::Project, false, &mut layers, &mut project)?;
+        read_with_extended(
+            &workspace.join(names::PROJECT_POLICY),
+            Kind::Project,
+            false,
+            &mut layers,
+            &mut project,
+        )?;
     }
     if let Some(extra) = extra {
         read_with_extended(extra, Kind::CommandLine, true, &mut layers, &mut files)?;

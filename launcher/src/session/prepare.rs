@@ -36,7 +36,10 @@ pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Pl
         identity: plan.identity.clone(),
         roots: plan.roots.iter().map(ReadOnly::new).collect(),
         read_only: plan.read_only.clone(),
-        files: files.iter().filter_map(|s| Some((Path::new(FILES).join(&s.path.value), s.fill(&values)?.into_bytes()))).collect(),
+        files: files
+            .iter()
+            .filter_map(|s| Some((Path::new(FILES).join(&s.path.value), s.fill(&values)?.into_bytes())))
+            .collect(),
         private_home: plan.private_home.clone(),
         binary: Some(ReadOnly::new(exe)),
         terminal: terminal(),
@@ -50,10 +53,15 @@ pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Pl
 /// The person's terminal, if standard input, output or error is one.
 fn terminal() -> Option<PathBuf> {
     use std::io::IsTerminal;
-    let fds: [(bool, i32); 3] =
-        [(std::io::stdin().is_terminal(), 0), (std::io::stdout().is_terminal(), 1), (std::io::stderr().is_terminal(), 2)];
+    let fds: [(bool, i32); 3] = [
+        (std::io::stdin().is_terminal(), 0),
+        (std::io::stdout().is_terminal(), 1),
+        (std::io::stderr().is_terminal(), 2),
+    ];
     let fd = fds.iter().find(|(tty, _)| *tty)?.1;
-    std::fs::read_link(format!("/proc/self/fd/{fd}")).ok().filter(|p| p.starts_with("/dev"))
+    std::fs::read_link(format!("/proc/self/fd/{fd}"))
+        .ok()
+        .filter(|p| p.starts_with("/dev"))
 }
 
 /// The values that profiles refer to.
@@ -73,7 +81,9 @@ pub(super) fn placeholders(plan: &Plan, id: &str, port: Option<u16>, key: Option
 
 /// A key of the right shape that opens nothing.
 pub(super) fn phantom_key(plan: &Plan) -> std::io::Result<Option<String>> {
-    let Some(key) = &plan.policy.profile.key else { return Ok(None) };
+    let Some(key) = &plan.policy.profile.key else {
+        return Ok(None);
+    };
     Ok(Some(key.shape.replace("{random}", &id::hex(20)?)))
 }
 
@@ -93,12 +103,16 @@ pub(super) fn seed(plan: &Plan, values: &Placeholders) -> Result<(), StartError>
 /// The private home was the agent's in earlier sessions: nothing in it may lead elsewhere, so links are refused on the way.
 fn plant(home: &Path, file: &Seed, values: &Placeholders) -> Result<(), StartError> {
     let path = home.join(&file.path.value);
-    let Some(content) = file.fill(values) else { return Ok(()) };
+    let Some(content) = file.fill(values) else {
+        return Ok(());
+    };
     let failed = |e| StartError::File("write", path.clone(), e);
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(failed)?;
         if dir.canonicalize().map_err(failed)? != dir {
-            return Err(failed(std::io::Error::other("a link in the private home leads elsewhere; remove it")));
+            return Err(failed(std::io::Error::other(
+                "a link in the private home leads elsewhere; remove it",
+            )));
         }
     }
     match File::options().write(true).create_new(true).mode(0o600).open(&path) {
@@ -111,7 +125,11 @@ fn plant(home: &Path, file: &Seed, values: &Placeholders) -> Result<(), StartErr
 /// The control socket, in the session's directory.
 pub(super) fn bind_control(record: &Record) -> Result<UnixListener, StartError> {
     // Through the directory's descriptor, since a socket address holds 108 bytes and a state directory may be longer.
-    let short = format!("/proc/self/fd/{}/{}", record.dir_fd().as_raw_fd(), names::CONTROL_SOCKET);
+    let short = format!(
+        "/proc/self/fd/{}/{}",
+        record.dir_fd().as_raw_fd(),
+        names::CONTROL_SOCKET
+    );
     UnixListener::bind(short).map_err(|e| StartError::File("make", record.dir().join(names::CONTROL_SOCKET), e))
 }
 
@@ -133,7 +151,9 @@ pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
 /// The protected paths: the built-in ones and those of the policy.
 pub(super) fn protected(plan: &Plan) -> Result<Protected, StartError> {
     let extra: Vec<String> = plan.policy.files.protect.iter().map(|p| p.value.clone()).collect();
-    Protected::builtin().with(&extra).map_err(|e| StartError::Policy(e.to_string()))
+    Protected::builtin()
+        .with(&extra)
+        .map_err(|e| StartError::Policy(e.to_string()))
 }
 
 /// The granted changes of the session.
@@ -146,9 +166,15 @@ pub(super) fn grants(
 ) -> Result<Arc<Grants>, StartError> {
     let mut roots = Vec::new();
     for path in &plan.roots {
-        roots.push(Root { path: path.clone(), dir: open_directory(path)? });
+        roots.push(Root {
+            path: path.clone(),
+            dir: open_directory(path)?,
+        });
     }
-    let session_root = space.root.try_clone().map_err(|e| StartError::File("open", "the session's root".into(), e))?;
+    let session_root = space
+        .root
+        .try_clone()
+        .map_err(|e| StartError::File("open", "the session's root".into(), e))?;
     let record = Arc::clone(record);
     let events = Box::new(move |event: files::Event| {
         let Some(errno) = event.refused else { return };
@@ -162,27 +188,49 @@ pub(super) fn grants(
         });
     });
     let private = private_places(plan);
-    Grants::new(Config { roots, private, session_root, mode: mode.clone(), protected, events }).map_err(StartError::Confine)
+    Grants::new(Config {
+        roots,
+        private,
+        session_root,
+        mode: mode.clone(),
+        protected,
+        events,
+    })
+    .map_err(StartError::Confine)
 }
 
 /// Directories of the view that are the session's own: whatever socket lies there, the session made it.
 pub(super) fn private_places(plan: &Plan) -> Vec<PathBuf> {
     let runtime = format!("/run/user/{}", plan.identity.uid);
-    vec!["/tmp".into(), "/var/tmp".into(), "/dev/shm".into(), runtime.into(), plan.identity.home.clone()]
+    vec![
+        "/tmp".into(),
+        "/var/tmp".into(),
+        "/dev/shm".into(),
+        runtime.into(),
+        plan.identity.home.clone(),
+    ]
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, StartError> {
-    File::open(path).map(OwnedFd::from).map_err(|e| StartError::File("open", path.to_path_buf(), e))
+    File::open(path)
+        .map(OwnedFd::from)
+        .map_err(|e| StartError::File("open", path.to_path_buf(), e))
 }
 
 /// The launcher's own Landlock domain: what it changes for the session, its record, `/proc`, and what the command below it needs.
 pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &init::Namespaces) -> Result<Access, StartError> {
-    let mut access = Access::none().allow_unix_connect().allow_signals().path(Rights::Read, Path::new("/proc"))?;
+    let mut access = Access::none()
+        .allow_unix_connect()
+        .allow_signals()
+        .path(Rights::Read, Path::new("/proc"))?;
     for root in &plan.roots {
         access = access.path(Rights::Write, root)?;
     }
     access = access.path(Rights::Write, record.dir())?;
-    let root = space.root.try_clone().map_err(|e| StartError::File("open", "the session's root".into(), e))?;
+    let root = space
+        .root
+        .try_clone()
+        .map_err(|e| StartError::File("open", "the session's root".into(), e))?;
     Ok(agent::allow_session(access, root)?)
 }
 
@@ -223,7 +271,10 @@ fn environment(plan: &Plan, values: &Placeholders) -> Vec<(OsString, OsString)> 
         })
         .collect();
     let mut env: std::collections::BTreeMap<OsString, OsString> = std::env::vars_os()
-        .filter(|(name, _)| name.to_str().is_some_and(|n| plan.policy.env.passes(n) && !sources.contains(&n)))
+        .filter(|(name, _)| {
+            name.to_str()
+                .is_some_and(|n| plan.policy.env.passes(n) && !sources.contains(&n))
+        })
         .collect();
     for (name, value) in &plan.policy.env.set {
         match values.expand(&value.value) {
@@ -232,7 +283,9 @@ fn environment(plan: &Plan, values: &Placeholders) -> Vec<(OsString, OsString)> 
         };
     }
     env.insert(names::HOME.into(), plan.identity.home.clone().into());
-    let mut path = env.remove(std::ffi::OsStr::new(names::PATH)).unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut path = env
+        .remove(std::ffi::OsStr::new(names::PATH))
+        .unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     path.push(":");
     path.push(BIN);
     env.insert(names::PATH.into(), path);

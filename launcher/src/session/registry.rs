@@ -72,11 +72,14 @@ pub(crate) fn ask(id: &str, request: &Request) -> Result<(Session, Reply), Regis
         1 => {
             let session = found.remove(0);
             let dir = names::sessions_dir().map_err(RegistryError::NoHome)?;
-            let reply = exchange(&dir.join(&session.id), request)
-                .map_err(|e| RegistryError::Silent(session.id.clone(), e))?;
+            let reply =
+                exchange(&dir.join(&session.id), request).map_err(|e| RegistryError::Silent(session.id.clone(), e))?;
             Ok((session, reply))
         }
-        _ => Err(RegistryError::Ambiguous(id.to_owned(), found.into_iter().map(|s| s.id).collect())),
+        _ => Err(RegistryError::Ambiguous(
+            id.to_owned(),
+            found.into_iter().map(|s| s.id).collect(),
+        )),
     }
 }
 

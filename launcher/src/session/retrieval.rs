@@ -24,7 +24,13 @@ pub(crate) fn web_start(policy: &Policy) -> WebStart {
     let private = &policy.retrieval.private;
     WebStart {
         nameservers: super::secrets::nameservers(),
-        private: private.iter().map(|p| HostPort { host: p.host.clone(), port: p.port }).collect(),
+        private: private
+            .iter()
+            .map(|p| HostPort {
+                host: p.host.clone(),
+                port: p.port,
+            })
+            .collect(),
         ports: policy.retrieval.ports.iter().map(|p| p.value).collect(),
         parallel: usize::try_from(policy.limits.parallel.value).unwrap_or(1),
     }
@@ -44,8 +50,13 @@ fn limits(policy: &Policy) -> Limits {
 
 /// The check of what leaves, which knows the session's keys by their shape only.
 pub(super) fn guard(policy: &Policy, keys: &[&str]) -> Guard {
-    let secrets: Vec<Secret> =
-        keys.iter().map(|k| Secret { name: "a model key of this session".to_owned(), value: (*k).to_owned() }).collect();
+    let secrets: Vec<Secret> = keys
+        .iter()
+        .map(|k| Secret {
+            name: "a model key of this session".to_owned(),
+            value: (*k).to_owned(),
+        })
+        .collect();
     Guard::new(&policy.retrieval, &secrets)
 }
 
@@ -59,7 +70,9 @@ pub(super) fn roots(policy: &Policy) -> Result<Vec<Vec<u8>>, StartError> {
         let path = super::key::expand_home(&name.value);
         let bytes = std::fs::read(&path).map_err(|e| StartError::File("read", path.clone(), e))?;
         let place = || format!("{} ({}, line {})", path.display(), name.place.file(), name.place.line());
-        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).map(|c| c.map(|c| c.to_vec())).collect();
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes)
+            .map(|c| c.map(|c| c.to_vec()))
+            .collect();
         let found = match found {
             Ok(found) if !found.is_empty() => found,
             _ => return Err(StartError::Policy(format!("{} holds no certificate in PEM", place()))),
@@ -82,19 +95,31 @@ pub(crate) struct Retrievals {
 enum Stop {
     /// By this rule, for this reason.
     Refused(&'static str, String),
-    Failed { cause: String, reason: String },
+    Failed {
+        cause: String,
+        reason: String,
+    },
 }
 
 impl Stop {
     fn failed(cause: &str, reason: impl std::fmt::Display) -> Self {
-        Self::Failed { cause: cause.to_owned(), reason: reason.to_string() }
+        Self::Failed {
+            cause: cause.to_owned(),
+            reason: reason.to_string(),
+        }
     }
 }
 
 impl Retrievals {
     /// For a session whose web side is `web`.
     pub(crate) fn new(web: Arc<Web>, record: Arc<Record>, policy: &Policy, guard: Guard, roots: Vec<Vec<u8>>) -> Self {
-        Self { web, record, guard: Mutex::new(guard), limits: limits(policy), roots }
+        Self {
+            web,
+            record,
+            guard: Mutex::new(guard),
+            limits: limits(policy),
+            roots,
+        }
     }
 
     /// Does one retrieval.
@@ -106,14 +131,21 @@ impl Retrievals {
         progress: &mut dyn FnMut(String),
     ) -> Reply {
         match self.try_fetch(url, question, budget, progress) {
-            Ok(answer) => Reply::Answer { answer: Box::new(answer) },
-            Err(Stop::Refused(rule, reason)) => Reply::Refused { rule: rule.to_owned(), reason },
+            Ok(answer) => Reply::Answer {
+                answer: Box::new(answer),
+            },
+            Err(Stop::Refused(rule, reason)) => Reply::Refused {
+                rule: rule.to_owned(),
+                reason,
+            },
             Err(Stop::Failed { cause, reason }) => Reply::Failed { cause, reason },
         }
     }
 
     fn note(&self, event: &Event) -> Result<(), Stop> {
-        self.record.append(event).map_err(|e| Stop::failed("record", format!("nothing was fetched: {e}")))
+        self.record
+            .append(event)
+            .map_err(|e| Stop::failed("record", format!("nothing was fetched: {e}")))
     }
 
     fn try_fetch(
@@ -132,7 +164,10 @@ impl Retrievals {
             Ok(target) => target,
             Err(refusal) => {
                 let host = refusal.host.unwrap_or_default();
-                self.note(&Event::Blocked { host, rule: refusal.rule.to_owned() })?;
+                self.note(&Event::Blocked {
+                    host,
+                    rule: refusal.rule.to_owned(),
+                })?;
                 return Err(Stop::Refused(refusal.rule, refusal.reason));
             }
         };
@@ -146,21 +181,31 @@ impl Retrievals {
             roots: self.roots.clone(),
             probes: Vec::new(),
         };
-        self.note(&Event::Request { retrieval: retriever.id, url: target.url.clone(), question })?;
+        self.note(&Event::Request {
+            retrieval: retriever.id,
+            url: target.url.clone(),
+            question,
+        })?;
         let outcome = self.converse(&retriever, job, target, progress);
         self.note_events(&retriever)?;
         let retrieved = |outcome: &str, wire_bytes, answer: Option<&Answer>| Event::Retrieved {
             retrieval: retriever.id,
             outcome: outcome.to_owned(),
             wire_bytes,
-            sources: answer.map(|a| a.sources.iter().map(|s| s.sha256.clone()).collect()).unwrap_or_default(),
+            sources: answer
+                .map(|a| a.sources.iter().map(|s| s.sha256.clone()).collect())
+                .unwrap_or_default(),
             answer: answer.map(|a| record::hash(&kept(a))),
-            flags: answer.map(|a| a.flags.iter().map(|f| f.id.clone()).collect()).unwrap_or_default(),
+            flags: answer
+                .map(|a| a.flags.iter().map(|f| f.id.clone()).collect())
+                .unwrap_or_default(),
         };
         match outcome {
             Ok((answer, wire_bytes, visited)) => {
                 let file = format!("{}/{}.json", crate::names::RETRIEVALS, retriever.id);
-                self.record.write_file(&file, &kept(&answer)).map_err(|e| Stop::failed("record", e))?;
+                self.record
+                    .write_file(&file, &kept(&answer))
+                    .map_err(|e| Stop::failed("record", e))?;
                 self.note(&retrieved("answered", wire_bytes, Some(&answer)))?;
                 self.learn(&visited, &answer);
                 Ok(answer)
@@ -211,7 +256,10 @@ impl Retrievals {
                     return Ok((answer, wire_bytes, visited));
                 }
                 FromRetriever::Failed { cause, reason } => {
-                    return Err(Stop::Failed { cause: shown(&cause), reason: shown(&reason) });
+                    return Err(Stop::Failed {
+                        cause: shown(&cause),
+                        reason: shown(&reason),
+                    });
                 }
                 FromRetriever::Ready | FromRetriever::Probe { .. } => {
                     return Err(Stop::failed("retriever", "the retriever said something out of turn"));
@@ -231,14 +279,26 @@ impl Retrievals {
     ) -> Result<Option<Target>, Stop> {
         let url = shown(&url);
         let Some(location) = location else {
-            self.note(&Event::Hop { retrieval: retriever.id, url, status, location: None, refused: None })?;
+            self.note(&Event::Hop {
+                retrieval: retriever.id,
+                url,
+                status,
+                location: None,
+                refused: None,
+            })?;
             // The connection for the body stands: from here on, where content is read, there is no other.
             retriever.no_more().map_err(|e| Stop::failed("web-side", e))?;
             return Ok(None);
         };
         let checked = self.guard().redirect(at, &location);
         let to = shown(&location);
-        let event = |refused| Event::Hop { retrieval: retriever.id, url, status, location: Some(to), refused };
+        let event = |refused| Event::Hop {
+            retrieval: retriever.id,
+            url,
+            status,
+            location: Some(to),
+            refused,
+        };
         match checked {
             Ok(next) => {
                 self.note(&event(None))?;
@@ -247,7 +307,10 @@ impl Retrievals {
             }
             Err(refusal) => {
                 self.note(&event(Some(refusal.rule.to_owned())))?;
-                let told = ToRetriever::Refuse { rule: refusal.rule.to_owned(), reason: refusal.reason.clone() };
+                let told = ToRetriever::Refuse {
+                    rule: refusal.rule.to_owned(),
+                    reason: refusal.reason.clone(),
+                };
                 self.tell(retriever, &told)?;
                 Err(Stop::Refused(refusal.rule, refusal.reason))
             }
@@ -284,16 +347,33 @@ impl Retrievals {
 
     fn tell(&self, retriever: &Retriever<'_>, message: &ToRetriever) -> Result<(), Stop> {
         let bytes = picktwo_wire::encode(message).map_err(|e| Stop::failed("retriever", e))?;
-        retriever.channel.send(&bytes, &[]).map_err(|e| Stop::failed("retriever", e))
+        retriever
+            .channel
+            .send(&bytes, &[])
+            .map_err(|e| Stop::failed("retriever", e))
     }
 
     /// Records what `outside` has reported of a retriever by now.
     fn note_events(&self, retriever: &Retriever<'_>) -> Result<(), Stop> {
         for event in retriever.events.try_iter() {
             match event {
-                FromWeb::Resolved { id, host, addresses } => self.note(&Event::Resolved { retrieval: id, host, addresses })?,
-                FromWeb::Connection { id, host, address, outcome } => {
-                    self.note(&Event::Connection { retrieval: id, host, address, outcome })?;
+                FromWeb::Resolved { id, host, addresses } => self.note(&Event::Resolved {
+                    retrieval: id,
+                    host,
+                    addresses,
+                })?,
+                FromWeb::Connection {
+                    id,
+                    host,
+                    address,
+                    outcome,
+                } => {
+                    self.note(&Event::Connection {
+                        retrieval: id,
+                        host,
+                        address,
+                        outcome,
+                    })?;
                 }
                 FromWeb::Ended { .. } | FromWeb::Ready | FromWeb::Failed { .. } => {}
             }

@@ -21,7 +21,11 @@ impl Secrets {
     /// If a model that the profile needs has no key.
     pub(super) fn read(plan: &Plan) -> Result<Self, StartError> {
         let needed = |name: &str| plan.policy.profile.models.iter().any(|m| m.value == name);
-        let mut secrets = Self { upstreams: Vec::new(), addresses: Vec::new(), nameservers: nameservers() };
+        let mut secrets = Self {
+            upstreams: Vec::new(),
+            addresses: Vec::new(),
+            nameservers: nameservers(),
+        };
         for (name, model) in &plan.policy.models {
             let key = match &model.key {
                 None => String::new(),
@@ -33,26 +37,40 @@ impl Secrets {
                 },
             };
             secrets.upstreams.push(upstream(name, model, key)?);
-            secrets.addresses.push(UpstreamAddress { host: model.upstream.host.clone(), port: model.upstream.port });
+            secrets.addresses.push(UpstreamAddress {
+                host: model.upstream.host.clone(),
+                port: model.upstream.port,
+            });
         }
         Ok(secrets)
     }
 
     /// The model side's first message; none if there is no model.
     pub(super) fn model_start(&self) -> Option<ModelStart> {
-        (!self.upstreams.is_empty())
-            .then(|| ModelStart { upstreams: self.addresses.clone(), nameservers: self.nameservers.clone() })
+        (!self.upstreams.is_empty()).then(|| ModelStart {
+            upstreams: self.addresses.clone(),
+            nameservers: self.nameservers.clone(),
+        })
     }
 
     /// The gateway's first message, with the keys.
     pub(super) fn gateway_start(&self) -> GatewayStart {
         // The session's network namespace is the gateway's only door: no phantom token has to be asked for.
-        GatewayStart { upstreams: self.upstreams.clone(), phantom: None, roots: Vec::new(), probes: Vec::new() }
+        GatewayStart {
+            upstreams: self.upstreams.clone(),
+            phantom: None,
+            roots: Vec::new(),
+            probes: Vec::new(),
+        }
     }
 
     /// The keys, for the check of what leaves.
     pub(super) fn keys(&self) -> Vec<&str> {
-        self.upstreams.iter().map(|u| u.key.as_str()).filter(|k| !k.is_empty()).collect()
+        self.upstreams
+            .iter()
+            .map(|u| u.key.as_str())
+            .filter(|k| !k.is_empty())
+            .collect()
     }
 }
 
@@ -76,7 +94,11 @@ fn upstream(name: &str, model: &Model, key: String) -> Result<Upstream, StartErr
         "anthropic" => Protocol::Anthropic,
         "openai" => Protocol::Openai,
         "gemini" => Protocol::Gemini,
-        other => return Err(StartError::Policy(format!("[model.{name}] speaks `{other}`, which the gateway does not know"))),
+        other => {
+            return Err(StartError::Policy(format!(
+                "[model.{name}] speaks `{other}`, which the gateway does not know"
+            )));
+        }
     };
     Ok(Upstream {
         protocol,

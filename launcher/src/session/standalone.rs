@@ -18,7 +18,11 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// What kept the wall from being built, as a sentence.
-pub(crate) fn fetch(request: &Request, extra: Option<&Path>, progress: &mut dyn FnMut(String)) -> Result<Reply, String> {
+pub(crate) fn fetch(
+    request: &Request,
+    extra: Option<&Path>,
+    progress: &mut dyn FnMut(String),
+) -> Result<Reply, String> {
     let Request::Fetch { url, question, budget } = request else {
         return Err("only retrievals work outside a session".to_owned());
     };
@@ -27,7 +31,11 @@ pub(crate) fn fetch(request: &Request, extra: Option<&Path>, progress: &mut dyn 
     let (channel, child) = web::fork_asleep(exe.as_fd()).map_err(|e| e.to_string())?;
     let loaded = policy::load(None, None, None, extra).map_err(|e| {
         let error = PlanError::Policy(Box::new(e));
-        error.render(false).trim_start_matches("picktwo: ").trim_end().to_owned()
+        error
+            .render(false)
+            .trim_start_matches("picktwo: ")
+            .trim_end()
+            .to_owned()
     })?;
     let policy = loaded.policy;
     plan::enforceable(&policy).map_err(|e| e.render(false).trim_start_matches("picktwo: ").trim_end().to_owned())?;
@@ -61,7 +69,11 @@ pub(crate) fn fetch(request: &Request, extra: Option<&Path>, progress: &mut dyn 
 
 /// This process has the person's files: it may keep its record and nothing else from here on, and has no network.
 fn confine(record: &Record) -> picktwo_confine::error::Result<()> {
-    let access = Access::none().allow_unix_connect().allow_signals().path(Rights::Read, Path::new("/proc"))?.path(Rights::Write, record.dir())?;
+    let access = Access::none()
+        .allow_unix_connect()
+        .allow_signals()
+        .path(Rights::Read, Path::new("/proc"))?
+        .path(Rights::Write, record.dir())?;
     landlock::restrict(access)?;
     limits::no_new_privs()?;
     limits::core_limit()?;

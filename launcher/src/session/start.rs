@@ -19,9 +19,9 @@ use picktwo_confine::role::Role;
 use picktwo_confine::seccomp::Compiled;
 use picktwo_confine::{filters, landlock, limits, process};
 use picktwo_inside::mode::SharedMode;
-use picktwo_wire::gateway::FromGateway;
 use picktwo_inside::{agent, init, sockets, supervise, view};
 use picktwo_wire::control::Mode;
+use picktwo_wire::gateway::FromGateway;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -144,8 +144,12 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
     let view_plan = prepare::view_plan(&plan, &id, !plan.policy.models.is_empty())?;
     view_plan.check().map_err(StartError::ViewPlan)?;
-    let starting = init::start(&view_plan, exe.try_clone().map_err(|e| StartError::File("open", "/proc/self/exe".into(), e))?)
-        .map_err(StartError::View)?;
+    let starting = init::start(
+        &view_plan,
+        exe.try_clone()
+            .map_err(|e| StartError::File("open", "/proc/self/exe".into(), e))?,
+    )
+    .map_err(StartError::View)?;
 
     // While the view is built: the record, the keys, the model side.
     let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
@@ -156,8 +160,12 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     };
     let control_socket = prepare::bind_control(&record)?;
     let described = Described::new(&plan, &id);
-    record.write_file(names::SESSION_JSON, described.json().as_bytes()).map_err(StartError::Record)?;
-    record.append(&prepare::start_event(&plan, &id, facts)).map_err(StartError::Record)?;
+    record
+        .write_file(names::SESSION_JSON, described.json().as_bytes())
+        .map_err(StartError::Record)?;
+    record
+        .append(&prepare::start_event(&plan, &id, facts))
+        .map_err(StartError::Record)?;
     let phantom = match &model {
         Some(_) => prepare::phantom_key(&plan).map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?,
         None => None,
@@ -185,7 +193,9 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
 
     // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
     if let (Some(model), Some((_, door))) = (&model, &space.gateway) {
-        model.serve(&secrets.gateway_start(), door.as_fd()).map_err(StartError::Model)?;
+        model
+            .serve(&secrets.gateway_start(), door.as_fd())
+            .map_err(StartError::Model)?;
     }
     let guard = retrieval::guard(&plan.policy, &secrets.keys());
     let roots = retrieval::roots(&plan.policy)?;
@@ -203,7 +213,12 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
 
     let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
     let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
-    let steering = Arc::new(Steering::new(described, Arc::clone(&grants), Arc::clone(&record), prepared.child.pid()));
+    let steering = Arc::new(Steering::new(
+        described,
+        Arc::clone(&grants),
+        Arc::clone(&record),
+        prepared.child.pid(),
+    ));
     let busy = control::Busy::default();
     spawn("control", {
         let (steering, busy) = (Arc::clone(&steering), busy.clone());
@@ -225,18 +240,24 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     // They end with this process; nobody is left to call by then.
     let _supervisors = supervise::serve(Arc::new(listener), grants, Some(sockets), SUPERVISORS)
         .map_err(|e| StartError::File("start a thread for", "granted calls".into(), e))?;
-    status.tell(&serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": "full",
-        "mode": plan.mode, "dropped": report.dropped}));
+    status.tell(
+        &serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": "full",
+        "mode": plan.mode, "dropped": report.dropped}),
+    );
     greet(&id, plan.mode);
     let child = match prepared.go() {
         Ok(running) => running,
         Err(e) => {
             let error = StartError::Command(e);
-            let _ = record.append(&Event::End { code: i32::from(error.exit_code()) });
+            let _ = record.append(&Event::End {
+                code: i32::from(error.exit_code()),
+            });
             return Err(error);
         }
     };
-    let end = signals.wait(nix::unistd::Pid::from_raw(child.pid())).map_err(StartError::Wait)?;
+    let end = signals
+        .wait(nix::unistd::Pid::from_raw(child.pid()))
+        .map_err(StartError::Wait)?;
 
     // What the command left running ends with its first process.
     let _ = space.child.kill_and_wait();
@@ -244,7 +265,9 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
     busy.wait(LAST_ANSWER);
-    record.append(&Event::End { code: end.shell_code() }).map_err(StartError::Record)?;
+    record
+        .append(&Event::End { code: end.shell_code() })
+        .map_err(StartError::Record)?;
     status.tell(&serde_json::json!({"event": "ended", "session": id, "code": end.shell_code()}));
     Ok(end)
 }
@@ -253,13 +276,40 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
 fn report_calls(model: &Model, record: &Record) {
     loop {
         let event = match model.next("done") {
-            Ok(FromGateway::Call { method, path, model, status, sent, received, ms }) => {
-                Event::Call { method, path, model, status, sent, received, ms }
-            }
-            Ok(FromGateway::Refused { method, path, rule, reason }) => Event::CallRefused { method, path, rule, reason },
+            Ok(FromGateway::Call {
+                method,
+                path,
+                model,
+                status,
+                sent,
+                received,
+                ms,
+            }) => Event::Call {
+                method,
+                path,
+                model,
+                status,
+                sent,
+                received,
+                ms,
+            },
+            Ok(FromGateway::Refused {
+                method,
+                path,
+                rule,
+                reason,
+            }) => Event::CallRefused {
+                method,
+                path,
+                rule,
+                reason,
+            },
             Ok(_) => continue,
             Err(e) => {
-                let _ = record.append(&Event::Lost { part: "gateway".to_owned(), reason: e.to_string() });
+                let _ = record.append(&Event::Lost {
+                    part: "gateway".to_owned(),
+                    reason: e.to_string(),
+                });
                 return;
             }
         };

@@ -5,14 +5,14 @@ use super::plan::Plan;
 use super::retrieval::Retrievals;
 use super::tools::Tools;
 use crate::record::{Event, Record, now};
+use nix::sys::signal::Signal;
+use picktwo_confine::{process, sys};
 use picktwo_inside::files::Grants;
 use picktwo_inside::mode;
-use picktwo_confine::{process, sys};
 use picktwo_inside::writers::{self, How, OpenWriter};
-use nix::sys::signal::Signal;
-use std::os::fd::AsFd;
 use picktwo_wire::control::{Mode, Reply, Request, Session, Writer};
 use picktwo_wire::tools;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The agent side's name of a mode.
@@ -69,33 +69,55 @@ pub(super) struct Steering {
 impl Steering {
     /// For a session that is about to run.
     pub(super) fn new(described: Described, grants: Arc<Grants>, record: Arc<Record>, member: i32) -> Self {
-        Self { described, grants, record, member, changing: Mutex::new(()) }
+        Self {
+            described,
+            grants,
+            record,
+            member,
+            changing: Mutex::new(()),
+        }
     }
 
     fn session(&self) -> Session {
-        Session { mode: wire_mode(self.grants.mode()), ..self.described.0.clone() }
+        Session {
+            mode: wire_mode(self.grants.mode()),
+            ..self.described.0.clone()
+        }
     }
 
     /// Answers a person's request.
     pub(super) fn answer(&self, peer: &Peer, request: Request) -> Reply {
         match request {
-            Request::Status => Reply::Status { session: self.session() },
-            Request::Mode { mode, stop_writers } => {
-                self.set_mode(peer, mode, stop_writers).unwrap_or_else(|reason| Reply::Error { reason })
-            }
+            Request::Status => Reply::Status {
+                session: self.session(),
+            },
+            Request::Mode { mode, stop_writers } => self
+                .set_mode(peer, mode, stop_writers)
+                .unwrap_or_else(|reason| Reply::Error { reason }),
         }
     }
 
     /// Sets the mode. Opening is recorded first and closing is done first: whatever fails, the narrower mode is in force.
     fn set_mode(&self, peer: &Peer, mode: Mode, stop: bool) -> Result<Reply, String> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = |was: Mode, writers: usize| Event::Mode { was: was.to_string(), mode: mode.to_string(), by: peer.to_string(), writers };
+        let event = |was: Mode, writers: usize| Event::Mode {
+            was: was.to_string(),
+            mode: mode.to_string(),
+            by: peer.to_string(),
+            writers,
+        };
         match mode {
             Mode::Edit => {
                 let was = wire_mode(self.grants.mode());
-                self.record.append(&event(was, 0)).map_err(|e| format!("the mode stays {was}: {e}"))?;
+                self.record
+                    .append(&event(was, 0))
+                    .map_err(|e| format!("the mode stays {was}: {e}"))?;
                 self.grants.set_mode(mode::Mode::Edit);
-                Ok(Reply::Mode { mode, was, writers: Vec::new() })
+                Ok(Reply::Mode {
+                    mode,
+                    was,
+                    writers: Vec::new(),
+                })
             }
             Mode::ReadOnly => {
                 let was = wire_mode(self.grants.set_mode(mode::Mode::ReadOnly));
@@ -106,7 +128,11 @@ impl Steering {
                 }
                 let recorded = self.record.append(&event(was, open.len()));
                 recorded.map_err(|e| format!("the mode is read-only, but {e}"))?;
-                Ok(Reply::Mode { mode, was, writers: open.into_iter().map(wire_writer).collect() })
+                Ok(Reply::Mode {
+                    mode,
+                    was,
+                    writers: open.into_iter().map(wire_writer).collect(),
+                })
             }
         }
     }
@@ -117,7 +143,10 @@ impl Steering {
 
     /// The agent side's tools.
     pub(super) fn tools(self: &Arc<Self>, retrievals: Arc<Retrievals>) -> SessionTools {
-        SessionTools { steering: Arc::clone(self), retrievals }
+        SessionTools {
+            steering: Arc::clone(self),
+            retrievals,
+        }
     }
 }
 
@@ -161,7 +190,11 @@ impl Tools for SessionTools {
         match request {
             tools::Request::Status => {
                 let session = self.steering.session();
-                tools::Reply::Status { session: session.id, mode: session.mode.to_string(), tier: session.tier }
+                tools::Reply::Status {
+                    session: session.id,
+                    mode: session.mode.to_string(),
+                    tier: session.tier,
+                }
             }
             tools::Request::Fetch { url, question, budget } => self.retrievals.fetch(&url, question, budget, progress),
         }

@@ -1,8 +1,8 @@
 //! What this machine can enforce, and the floor below which nothing starts.
 
 use picktwo_confine::error::Error;
-use picktwo_confine::{landlock, limits, namespace, process, seccomp};
 use picktwo_confine::{filters, process::Exit};
+use picktwo_confine::{landlock, limits, namespace, process, seccomp};
 
 /// What is missing for the full tier. Each is one sentence that says where and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,10 @@ impl std::fmt::Display for Missing {
                 "a supervisor of system calls is listening already (picktwo inside picktwo, or a container runtime that uses \
                  seccomp notification), and the kernel allows one: start picktwo outside of it"
             ),
-            Self::Seccomp(why) => write!(f, "seccomp user notification does not work here ({why}): use Linux 6.12 or newer"),
+            Self::Seccomp(why) => write!(
+                f,
+                "seccomp user notification does not work here ({why}): use Linux 6.12 or newer"
+            ),
         }
     }
 }
@@ -53,7 +56,10 @@ impl Missing {
         match error {
             Error::SecondListener { .. } => Some(Self::Supervised),
             Error::LandlockVersion { .. } => Some(Self::Landlock),
-            Error::LandlockFloor { needed, found } => Some(Self::LandlockOld { found: *found, needed: *needed }),
+            Error::LandlockFloor { needed, found } => Some(Self::LandlockOld {
+                found: *found,
+                needed: *needed,
+            }),
             Error::Fork { .. } | Error::WriteMap { .. } => Some(Self::Namespaces(error.to_string())),
             Error::InstallFilter { .. } => Some(Self::Seccomp(error.to_string())),
             _ => None,
@@ -75,7 +81,10 @@ pub(crate) struct Facts {
 pub(crate) fn floor() -> Result<Facts, Missing> {
     match landlock::abi() {
         Ok(found) if found >= landlock::FLOOR => Ok(Facts { landlock: found }),
-        Ok(found) => Err(Missing::LandlockOld { found, needed: landlock::FLOOR }),
+        Ok(found) => Err(Missing::LandlockOld {
+            found,
+            needed: landlock::FLOOR,
+        }),
         Err(_) => Err(Missing::Landlock),
     }
 }
@@ -92,7 +101,11 @@ pub(crate) fn full() -> Result<Facts, Missing> {
 }
 
 /// Step of the namespace trial that failed, as the child's exit code.
-const STEPS: [&str; 3] = ["writing the id map", "bringing up the loopback interface", "naming the host"];
+const STEPS: [&str; 3] = [
+    "writing the id map",
+    "bringing up the loopback interface",
+    "naming the host",
+];
 
 fn namespaces() -> Result<(), Missing> {
     let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
@@ -112,7 +125,10 @@ fn namespaces() -> Result<(), Missing> {
     match child.wait().map_err(|e| Missing::Namespaces(e.to_string()))? {
         Exit::Code(0) => Ok(()),
         Exit::Code(n) => {
-            let step = STEPS.get(usize::try_from(n).unwrap_or(0).wrapping_sub(1)).copied().unwrap_or("starting");
+            let step = STEPS
+                .get(usize::try_from(n).unwrap_or(0).wrapping_sub(1))
+                .copied()
+                .unwrap_or("starting");
             Err(Missing::Namespaces(format!("{step} failed")))
         }
         other => Err(Missing::Namespaces(format!("the trial ended with {other:?}"))),

@@ -72,7 +72,10 @@ fn converse(stream: UnixStream, tools: &dyn Tools) {
             }
             Err(LineError::Message(e)) => {
                 let reason = format!("the request was not understood: {e}");
-                let _ = lines.write(&Reply::Failed { cause: "bad-request".to_owned(), reason });
+                let _ = lines.write(&Reply::Failed {
+                    cause: "bad-request".to_owned(),
+                    reason,
+                });
                 // What follows a line that was too long is not a line.
                 return;
             }

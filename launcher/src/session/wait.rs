@@ -26,8 +26,14 @@ impl End {
 }
 
 /// Signals that someone may send to the launcher and that mean the agent.
-const PASSED_ON: [Signal; 6] =
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
 /// Signals the terminal sends to the whole foreground group: the agent gets its own copy and decides.
 const LEFT_TO_AGENT: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
@@ -44,7 +50,9 @@ impl Signals {
             set.add(s);
         }
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
-        Ok(Self { fd: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)? })
+        Ok(Self {
+            fd: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?,
+        })
     }
 
     /// Waits until `agent` has ended.
@@ -72,7 +80,9 @@ impl Signals {
                 Err(e) => return Err(e),
             }
             let Some(info) = self.fd.read_signal()? else { continue };
-            let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else { continue };
+            let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else {
+                continue;
+            };
             if PASSED_ON.contains(&signal) && info.ssi_code != SI_KERNEL {
                 // The agent may have ended in between; the next turn of the loop sees it.
                 match kill(agent, signal) {
@@ -92,7 +102,9 @@ const SI_KERNEL: i32 = 0x80;
 fn take_terminal_back() {
     let (stdin, own) = (std::io::stdin(), nix::unistd::getpgrp());
     // Only where the group that has the terminal is gone: another job of the person's may have it by right.
-    let Ok(foreground) = nix::unistd::tcgetpgrp(&stdin) else { return };
+    let Ok(foreground) = nix::unistd::tcgetpgrp(&stdin) else {
+        return;
+    };
     let gone = nix::sys::signal::killpg(foreground, None) == Err(Errno::ESRCH);
     if foreground != own && gone {
         // SIGTTOU is blocked here, so that the call is allowed from the background.
@@ -124,5 +136,7 @@ pub(crate) fn ignored_signals() -> Vec<i32> {
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0);
     // The standard library ignores SIGPIPE itself, before main: nobody can tell whether the shell did, and few do.
-    (1..=64).filter(|n| mask & (1 << (n - 1)) != 0 && *n != Signal::SIGPIPE as i32).collect()
+    (1..=64)
+        .filter(|n| mask & (1 << (n - 1)) != 0 && *n != Signal::SIGPIPE as i32)
+        .collect()
 }

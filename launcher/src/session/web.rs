@@ -63,10 +63,12 @@ pub(crate) struct Retriever<'a> {
 /// If the channel or the process cannot be made.
 pub(crate) fn fork_asleep(exe: BorrowedFd<'_>) -> picktwo_confine::error::Result<(Channel, Child)> {
     let (ours, theirs) = channel::pair()?;
-    let exe = exe.try_clone_to_owned().map_err(|e| picktwo_confine::error::Error::Duplicate {
-        fd: exe.as_raw_fd(),
-        errno: nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0)),
-    })?;
+    let exe = exe
+        .try_clone_to_owned()
+        .map_err(|e| picktwo_confine::error::Error::Duplicate {
+            fd: exe.as_raw_fd(),
+            errno: nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0)),
+        })?;
     let keep = [theirs.as_raw_fd(), exe.as_raw_fd()];
     let child = process::fork_bound(Role::OutsideWeb.title(), move || {
         // In a session of its own, so that the terminal's signals do not reach it.
@@ -106,7 +108,12 @@ impl Web {
         let (ours, theirs) = channel::pair().map_err(|e| WebDown(e.to_string()))?;
         let (sender, events) = queue();
         lock(&self.running).insert(id, sender);
-        let retriever = Retriever { web: self, id, channel: ours, events };
+        let retriever = Retriever {
+            web: self,
+            id,
+            channel: ours,
+            events,
+        };
         self.tell(&ToWeb::Retrieve { id }, &[theirs.as_fd()])?;
         Ok(retriever)
     }
@@ -115,10 +122,10 @@ impl Web {
         let mut state = lock(&self.state);
         if matches!(*state, State::Asleep) {
             *state = State::Starting;
-            let told = self
-                .channel
-                .send(b"{}", &[])
-                .and_then(|()| self.channel.send(&picktwo_wire::encode(&self.start).unwrap_or_default(), &[]));
+            let told = self.channel.send(b"{}", &[]).and_then(|()| {
+                self.channel
+                    .send(&picktwo_wire::encode(&self.start).unwrap_or_default(), &[])
+            });
             if let Err(e) = told {
                 *state = State::Down(WebDown(e.to_string()));
             } else {

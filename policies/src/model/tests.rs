@@ -285,10 +285,7 @@ fn placeholders_fill_arguments_and_files() {
         picktwo: Some("/p".into()),
         ..Placeholders::default()
     };
-    assert_eq!(
-        p.profile.arguments(&values),
-        ["--disallowedTools", "WebFetch,WebSearch"]
-    );
+    assert_eq!(p.profile.arguments(&values), ["--disallowedTools=WebFetch,WebSearch"]);
     values.mcp = Some("/run/picktwo/mcp.json".into());
     values.session = Some("s1".into());
     assert_eq!(

@@ -333,7 +333,8 @@ fn limits(rules: &mut Vec<Rule>) {
 }
 
 /// Number 1 of a session's own pid namespace. It makes and connects the session's sockets.
-const FIRST_PROCESS: &str = "slows the session's first process, which is picktwo's, down; tools schedule only themselves";
+const FIRST_PROCESS: &str =
+    "slows the session's first process, which is picktwo's, down; tools schedule only themselves";
 
 /// Programs that harden themselves set 0 and give up if they may not; the limit of 1 is what stops piped handlers.
 const KEEP_CORE: &str = "the core limit of 1 keeps piped core handlers away; a limit of 0 would call them";

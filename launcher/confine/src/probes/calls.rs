@@ -47,7 +47,16 @@ pub(super) fn two(nr: i64, from: &str, to: &str) -> Called {
 /// A call on two paths relative to descriptors, with flags.
 pub(super) fn two_at(nr: i64, from: (i64, &str), to: (i64, &str), flags: i64) -> Called {
     let (a, b) = (c(from.1), c(to.1));
-    sys(nr, [Arg::Int(from.0), Arg::In(&a), Arg::Int(to.0), Arg::In(&b), Arg::Int(flags)])
+    sys(
+        nr,
+        [
+            Arg::Int(from.0),
+            Arg::In(&a),
+            Arg::Int(to.0),
+            Arg::In(&b),
+            Arg::Int(flags),
+        ],
+    )
 }
 
 pub(super) const CWD: i64 = libc::AT_FDCWD as i64;
@@ -86,8 +95,17 @@ pub(super) fn plain_file(setting: &super::Setting) -> std::result::Result<String
 /// Makes a new file of this content in the workspace.
 pub(super) fn file_with(setting: &super::Setting, name: &str, content: &[u8]) -> std::result::Result<String, Stop> {
     let path = setting.work(&format!("{name}-{}", std::process::id()))?;
-    let fd = prepared("a plain file", open(&path, libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY))?;
-    prepared("its content", sys(libc::SYS_write, [Arg::Int(fd), Arg::In(content), Arg::Int(content.len() as i64)]))?;
+    let fd = prepared(
+        "a plain file",
+        open(&path, libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY),
+    )?;
+    prepared(
+        "its content",
+        sys(
+            libc::SYS_write,
+            [Arg::Int(fd), Arg::In(content), Arg::Int(content.len() as i64)],
+        ),
+    )?;
     prepared("its end", num(libc::SYS_close, &[fd]))?;
     Ok(path)
 }

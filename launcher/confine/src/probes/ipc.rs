@@ -31,17 +31,27 @@ pub(super) static PROBES: &[Probe] = &[
         let mut buffer = [0u8; 32];
         attack(sys(
             libc::SYS_keyctl,
-            [Arg::Int(11), Arg::Int(s.number("key")?), Arg::Out(&mut buffer), Arg::Int(32)],
+            [
+                Arg::Int(11),
+                Arg::Int(s.number("key")?),
+                Arg::Out(&mut buffer),
+                Arg::Int(32),
+            ],
         ))
     })
     .agent(&[EPERM])
     .network(&[EACCES]),
-    probe("ipc.key-session", "C20", "asks which session keyring it has", |_| attack(num(libc::SYS_keyctl, &[0, -3, 0])))
-        .agent(&[EPERM])
-        .network(&[EACCES]),
+    probe("ipc.key-session", "C20", "asks which session keyring it has", |_| {
+        attack(num(libc::SYS_keyctl, &[0, -3, 0]))
+    })
+    .agent(&[EPERM])
+    .network(&[EACCES]),
     probe("ipc.key-request", "C20", "searches for a key by its name", |_| {
         let (kind, name) = (c("user"), c("picktwo-verify"));
-        attack(sys(libc::SYS_request_key, [Arg::In(&kind), Arg::In(&name), Arg::Null, Arg::Int(0)]))
+        attack(sys(
+            libc::SYS_request_key,
+            [Arg::In(&kind), Arg::In(&name), Arg::Null, Arg::Int(0)],
+        ))
     })
     .agent(&[EPERM])
     .network(&[EACCES]),

@@ -117,7 +117,14 @@ pub struct Probe {
 }
 
 const fn probe(id: &'static str, threats: &'static str, what: &'static str, attempt: fn(&Setting) -> Tried) -> Probe {
-    Probe { id, threats, what, control: Control::Plain, expected: [None; 4], attempt }
+    Probe {
+        id,
+        threats,
+        what,
+        control: Control::Plain,
+        expected: [None; 4],
+        attempt,
+    }
 }
 
 impl Probe {
@@ -172,7 +179,8 @@ impl Probe {
     }
 
     const fn unseen(self) -> Probe {
-        self.at(Place::ReadOnly, Expected::Unseen).at(Place::Edit, Expected::Unseen)
+        self.at(Place::ReadOnly, Expected::Unseen)
+            .at(Place::Edit, Expected::Unseen)
     }
 
     const fn in_namespaces(mut self) -> Probe {
@@ -243,8 +251,16 @@ mod tests {
         let mut seen = BTreeSet::new();
         for probe in all() {
             assert!(seen.insert(probe.id), "{} twice", probe.id);
-            assert!(probe.id.contains('.') && !probe.threats.is_empty() && !probe.what.is_empty(), "{}", probe.id);
-            assert!(Place::ALL.iter().any(|&p| probe.expected(p).is_some()), "{} is tried nowhere", probe.id);
+            assert!(
+                probe.id.contains('.') && !probe.threats.is_empty() && !probe.what.is_empty(),
+                "{}",
+                probe.id
+            );
+            assert!(
+                Place::ALL.iter().any(|&p| probe.expected(p).is_some()),
+                "{} is tried nowhere",
+                probe.id
+            );
             for place in Place::ALL {
                 if let Some(Expected::Errno(errnos)) = probe.expected(place) {
                     assert!(!errnos.is_empty(), "{} expects nothing", probe.id);
@@ -256,7 +272,9 @@ mod tests {
     #[test]
     fn there_are_enough_for_each_role() {
         let count = |place: Place| all().filter(|p| p.expected(place).is_some()).count();
-        let agent = all().filter(|p| p.expected(Place::ReadOnly).is_some() || p.expected(Place::Edit).is_some()).count();
+        let agent = all()
+            .filter(|p| p.expected(Place::ReadOnly).is_some() || p.expected(Place::Edit).is_some())
+            .count();
         assert!(agent >= 140, "agent: {agent}");
         assert!(count(Place::Retriever) >= 30, "retriever: {}", count(Place::Retriever));
         assert!(count(Place::Gateway) >= 25, "gateway: {}", count(Place::Gateway));

@@ -33,7 +33,10 @@ fn socket(family: i32, kind: i32, protocol: i32) -> Called {
 
 fn connect(family: i32, address: &[u8]) -> Tried {
     let fd = socket(family, SOCK_STREAM, IPPROTO_TCP)?;
-    attack(sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(address), Arg::Int(address.len() as i64)]))
+    attack(sys(
+        libc::SYS_connect,
+        [Arg::Int(fd), Arg::In(address), Arg::Int(address.len() as i64)],
+    ))
 }
 
 fn tcp(s: &Setting, address: Ipv4Addr) -> Tried {
@@ -45,7 +48,9 @@ fn tcp6(s: &Setting, address: Ipv6Addr, port: &'static str) -> Tried {
 }
 
 fn lan(s: &Setting) -> Result<Ipv4Addr, Stop> {
-    s.get("lan")?.parse().map_err(|_| Stop::Unprepared("an address of this machine", Errno::EINVAL))
+    s.get("lan")?
+        .parse()
+        .map_err(|_| Stop::Unprepared("an address of this machine", Errno::EINVAL))
 }
 
 fn fast_open(s: &Setting, message: bool) -> Tried {
@@ -55,7 +60,14 @@ fn fast_open(s: &Setting, message: bool) -> Tried {
     if !message {
         return attack(sys(
             libc::SYS_sendto,
-            [Arg::Int(fd), Arg::In(b"x"), Arg::Int(1), Arg::Int(flag), Arg::In(&address), Arg::Int(16)],
+            [
+                Arg::Int(fd),
+                Arg::In(b"x"),
+                Arg::Int(1),
+                Arg::Int(flag),
+                Arg::In(&address),
+                Arg::Int(16),
+            ],
         ));
     }
     let mut header = [0u8; 56];
@@ -84,116 +96,230 @@ fn deferred(s: &Setting) -> Tried {
     let fd = prepared("a TCP socket", socket(AF_INET, SOCK_STREAM, 0))?;
     let on = 1i32.to_ne_bytes();
     // TCP_FASTOPEN_CONNECT: connect only notes the address, the first send connects.
-    prepared("the option", sys(libc::SYS_setsockopt, [Arg::Int(fd), Arg::Int(6), Arg::Int(30), Arg::In(&on), Arg::Int(4)]))?;
+    prepared(
+        "the option",
+        sys(
+            libc::SYS_setsockopt,
+            [Arg::Int(fd), Arg::Int(6), Arg::Int(30), Arg::In(&on), Arg::Int(4)],
+        ),
+    )?;
     let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
     sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(&address), Arg::Int(16)])?;
-    attack(sys(libc::SYS_sendto, [Arg::Int(fd), Arg::In(b"x"), Arg::Int(1), Arg::Int(0), Arg::Null, Arg::Int(0)]))
+    attack(sys(
+        libc::SYS_sendto,
+        [
+            Arg::Int(fd),
+            Arg::In(b"x"),
+            Arg::Int(1),
+            Arg::Int(0),
+            Arg::Null,
+            Arg::Int(0),
+        ],
+    ))
 }
 
 const MAPPED: Ipv6Addr = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
 
 pub(super) static PROBES: &[Probe] = &[
-    probe("net.tcp-loopback", "E01 E24", "connects to a server on the host's loopback", |s| tcp(s, Ipv4Addr::LOCALHOST))
-        .agent(&[ECONNREFUSED])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp-loopback-other", "E01", "connects to it by 127.0.0.2", |s| tcp(s, Ipv4Addr::new(127, 0, 0, 2)))
-        .agent(&[ECONNREFUSED])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp-any", "E01", "connects to it by 0.0.0.0", |s| tcp(s, Ipv4Addr::UNSPECIFIED))
-        .agent(&[ECONNREFUSED])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp6-loopback", "E01", "connects to a server on ::1", |s| tcp6(s, Ipv6Addr::LOCALHOST, "tcp6"))
-        .agent(&[ECONNREFUSED])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp6-mapped", "E01", "connects by ::ffff:127.0.0.1", |s| tcp6(s, MAPPED, "tcp"))
-        .agent(&[ECONNREFUSED])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp6-any", "E01", "connects by ::", |s| tcp6(s, Ipv6Addr::UNSPECIFIED, "tcp6"))
-        .agent(&[ECONNREFUSED])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp-lan", "E01 E19", "connects to a server on the host's own address", |s| tcp(s, lan(s)?))
-        .agent(&[ENETUNREACH])
-        .retriever(&[ENETUNREACH])
-        .gateway(&[EACCES]),
-    probe("net.tcp-nonblocking", "E01", "begins a connection without waiting", |s| {
-        let fd = prepared("a socket", socket(AF_INET, SOCK_STREAM | libc::SOCK_NONBLOCK, IPPROTO_TCP))?;
-        let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
-        reach(sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(&address), Arg::Int(16)]), &[EINPROGRESS])
+    probe(
+        "net.tcp-loopback",
+        "E01 E24",
+        "connects to a server on the host's loopback",
+        |s| tcp(s, Ipv4Addr::LOCALHOST),
+    )
+    .agent(&[ECONNREFUSED])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe("net.tcp-loopback-other", "E01", "connects to it by 127.0.0.2", |s| {
+        tcp(s, Ipv4Addr::new(127, 0, 0, 2))
     })
+    .agent(&[ECONNREFUSED])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe("net.tcp-any", "E01", "connects to it by 0.0.0.0", |s| {
+        tcp(s, Ipv4Addr::UNSPECIFIED)
+    })
+    .agent(&[ECONNREFUSED])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe("net.tcp6-loopback", "E01", "connects to a server on ::1", |s| {
+        tcp6(s, Ipv6Addr::LOCALHOST, "tcp6")
+    })
+    .agent(&[ECONNREFUSED])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe("net.tcp6-mapped", "E01", "connects by ::ffff:127.0.0.1", |s| {
+        tcp6(s, MAPPED, "tcp")
+    })
+    .agent(&[ECONNREFUSED])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe("net.tcp6-any", "E01", "connects by ::", |s| {
+        tcp6(s, Ipv6Addr::UNSPECIFIED, "tcp6")
+    })
+    .agent(&[ECONNREFUSED])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe(
+        "net.tcp-lan",
+        "E01 E19",
+        "connects to a server on the host's own address",
+        |s| tcp(s, lan(s)?),
+    )
+    .agent(&[ENETUNREACH])
+    .retriever(&[ENETUNREACH])
+    .gateway(&[EACCES]),
+    probe(
+        "net.tcp-nonblocking",
+        "E01",
+        "begins a connection without waiting",
+        |s| {
+            let fd = prepared(
+                "a socket",
+                socket(AF_INET, SOCK_STREAM | libc::SOCK_NONBLOCK, IPPROTO_TCP),
+            )?;
+            let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
+            reach(
+                sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(&address), Arg::Int(16)]),
+                &[EINPROGRESS],
+            )
+        },
+    )
     .retriever(&[ENETUNREACH]),
-    probe("net.fast-open-send", "E02", "connects by a send with fast open", |s| fast_open(s, false)).agent(&[EOPNOTSUPP]),
-    probe("net.fast-open-message", "E02", "connects by a message with fast open", |s| fast_open(s, true)).agent(&[EOPNOTSUPP]),
-    probe("net.fast-open-deferred", "E03", "connects by a first send, deferred", deferred).agent(&[ECONNREFUSED]),
-    probe("net.multipath", "E04", "makes a multipath TCP socket", |_| attack(socket(AF_INET, SOCK_STREAM, 262)))
-        .agent(&[EPROTONOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.sctp", "E05", "makes an SCTP socket", |_| attack(socket(AF_INET, SOCK_STREAM, 132)))
-        .agent(&[EPROTONOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.udp", "E06", "makes a UDP socket", |_| attack(socket(AF_INET, SOCK_DGRAM, 0))).network(&[EACCES]),
-    probe("net.udp6", "E06", "makes a UDP socket for IPv6", |_| attack(socket(AF_INET6, SOCK_DGRAM, 0))).network(&[EACCES]),
+    probe("net.fast-open-send", "E02", "connects by a send with fast open", |s| {
+        fast_open(s, false)
+    })
+    .agent(&[EOPNOTSUPP]),
+    probe(
+        "net.fast-open-message",
+        "E02",
+        "connects by a message with fast open",
+        |s| fast_open(s, true),
+    )
+    .agent(&[EOPNOTSUPP]),
+    probe(
+        "net.fast-open-deferred",
+        "E03",
+        "connects by a first send, deferred",
+        deferred,
+    )
+    .agent(&[ECONNREFUSED]),
+    probe("net.multipath", "E04", "makes a multipath TCP socket", |_| {
+        attack(socket(AF_INET, SOCK_STREAM, 262))
+    })
+    .agent(&[EPROTONOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.sctp", "E05", "makes an SCTP socket", |_| {
+        attack(socket(AF_INET, SOCK_STREAM, 132))
+    })
+    .agent(&[EPROTONOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.udp", "E06", "makes a UDP socket", |_| {
+        attack(socket(AF_INET, SOCK_DGRAM, 0))
+    })
+    .network(&[EACCES]),
+    probe("net.udp6", "E06", "makes a UDP socket for IPv6", |_| {
+        attack(socket(AF_INET6, SOCK_DGRAM, 0))
+    })
+    .network(&[EACCES]),
     probe("net.udp-send", "E06", "sends a datagram to the host's loopback", |s| {
         datagram(s, &v4(Ipv4Addr::LOCALHOST, s.number("udp")?), AF_INET)
     })
     .unseen(),
-    probe("net.udp-lan", "E06 E07", "sends a datagram to the host's own address", |s| {
-        datagram(s, &v4(lan(s)?, s.number("udp")?), AF_INET)
-    })
+    probe(
+        "net.udp-lan",
+        "E06 E07",
+        "sends a datagram to the host's own address",
+        |s| datagram(s, &v4(lan(s)?, s.number("udp")?), AF_INET),
+    )
     .agent(&[ENETUNREACH]),
-    probe("net.udp-lite", "E06", "makes a UDP-Lite socket", |_| attack(socket(AF_INET, SOCK_DGRAM, 136)))
-        .agent(&[EPROTONOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.ping", "E08", "makes a ping socket", |_| attack(socket(AF_INET, SOCK_DGRAM, 1)))
-        .agent(&[EPROTONOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.raw", "E08", "makes a raw socket", |_| attack(socket(AF_INET, SOCK_RAW, 1)))
-        .agent(&[EPERM])
-        .network(&[EACCES])
-        .in_namespaces(),
-    probe("net.packet", "E08", "makes a packet socket", |_| attack(socket(libc::AF_PACKET, SOCK_RAW, 0)))
-        .agent(&[EAFNOSUPPORT])
-        .network(&[EACCES])
-        .in_namespaces(),
-    probe("net.vsock", "E09", "makes a socket to the hypervisor or other machines", |_| {
-        attack(socket(libc::AF_VSOCK, SOCK_STREAM, 0))
+    probe("net.udp-lite", "E06", "makes a UDP-Lite socket", |_| {
+        attack(socket(AF_INET, SOCK_DGRAM, 136))
+    })
+    .agent(&[EPROTONOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.ping", "E08", "makes a ping socket", |_| {
+        attack(socket(AF_INET, SOCK_DGRAM, 1))
+    })
+    .agent(&[EPROTONOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.raw", "E08", "makes a raw socket", |_| {
+        attack(socket(AF_INET, SOCK_RAW, 1))
+    })
+    .agent(&[EPERM])
+    .network(&[EACCES])
+    .in_namespaces(),
+    probe("net.packet", "E08", "makes a packet socket", |_| {
+        attack(socket(libc::AF_PACKET, SOCK_RAW, 0))
+    })
+    .agent(&[EAFNOSUPPORT])
+    .network(&[EACCES])
+    .in_namespaces(),
+    probe(
+        "net.vsock",
+        "E09",
+        "makes a socket to the hypervisor or other machines",
+        |_| attack(socket(libc::AF_VSOCK, SOCK_STREAM, 0)),
+    )
+    .agent(&[EAFNOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.netlink-route", "E10", "makes a routing socket", |_| {
+        attack(socket(libc::AF_NETLINK, SOCK_RAW, 0))
     })
     .agent(&[EAFNOSUPPORT])
     .network(&[EACCES]),
-    probe("net.netlink-route", "E10", "makes a routing socket", |_| attack(socket(libc::AF_NETLINK, SOCK_RAW, 0)))
-        .agent(&[EAFNOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.netlink-diagnosis", "E10", "makes a socket that lists the host's sockets", |_| {
-        attack(socket(libc::AF_NETLINK, SOCK_RAW, 4))
+    probe(
+        "net.netlink-diagnosis",
+        "E10",
+        "makes a socket that lists the host's sockets",
+        |_| attack(socket(libc::AF_NETLINK, SOCK_RAW, 4)),
+    )
+    .agent(&[EAFNOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.netlink-generic", "E10", "makes a generic netlink socket", |_| {
+        attack(socket(libc::AF_NETLINK, SOCK_RAW, 16))
     })
     .agent(&[EAFNOSUPPORT])
     .network(&[EACCES]),
-    probe("net.netlink-generic", "E10", "makes a generic netlink socket", |_| attack(socket(libc::AF_NETLINK, SOCK_RAW, 16)))
-        .agent(&[EAFNOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.netlink-events", "E10", "makes a socket for device events", |_| attack(socket(libc::AF_NETLINK, SOCK_RAW, 15)))
-        .agent(&[EAFNOSUPPORT]),
-    probe("net.crypto", "E10", "makes a kernel crypto socket", |_| attack(socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0)))
-        .agent(&[EAFNOSUPPORT])
-        .network(&[EACCES]),
-    probe("net.bluetooth", "E10", "makes a Bluetooth socket", |_| attack(socket(libc::AF_BLUETOOTH, SOCK_RAW, 1)))
-        .agent(&[EAFNOSUPPORT]),
-    probe("net.can", "E10", "makes a CAN socket", |_| attack(socket(libc::AF_CAN, SOCK_RAW, 1))).agent(&[EAFNOSUPPORT]),
-    probe("net.tipc", "E10", "makes a TIPC socket", |_| attack(socket(libc::AF_TIPC, libc::SOCK_SEQPACKET, 0)))
-        .agent(&[EAFNOSUPPORT]),
-    probe("net.smc", "E10", "makes an SMC socket", |_| attack(socket(43, SOCK_STREAM, 0))).agent(&[EAFNOSUPPORT]),
-    probe("net.xdp", "E08", "makes a socket past the network stack", |_| attack(socket(44, SOCK_RAW, 0)))
-        .agent(&[EAFNOSUPPORT])
-        .in_namespaces(),
-    probe("net.ring", "E11 C08 D09", "makes a ring of calls that no filter sees", |_| {
-        let mut parameters = [0u8; 120];
-        attack(sys(libc::SYS_io_uring_setup, [Arg::Int(1), Arg::Out(&mut parameters)]))
+    probe("net.netlink-events", "E10", "makes a socket for device events", |_| {
+        attack(socket(libc::AF_NETLINK, SOCK_RAW, 15))
     })
+    .agent(&[EAFNOSUPPORT]),
+    probe("net.crypto", "E10", "makes a kernel crypto socket", |_| {
+        attack(socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0))
+    })
+    .agent(&[EAFNOSUPPORT])
+    .network(&[EACCES]),
+    probe("net.bluetooth", "E10", "makes a Bluetooth socket", |_| {
+        attack(socket(libc::AF_BLUETOOTH, SOCK_RAW, 1))
+    })
+    .agent(&[EAFNOSUPPORT]),
+    probe("net.can", "E10", "makes a CAN socket", |_| {
+        attack(socket(libc::AF_CAN, SOCK_RAW, 1))
+    })
+    .agent(&[EAFNOSUPPORT]),
+    probe("net.tipc", "E10", "makes a TIPC socket", |_| {
+        attack(socket(libc::AF_TIPC, libc::SOCK_SEQPACKET, 0))
+    })
+    .agent(&[EAFNOSUPPORT]),
+    probe("net.smc", "E10", "makes an SMC socket", |_| {
+        attack(socket(43, SOCK_STREAM, 0))
+    })
+    .agent(&[EAFNOSUPPORT]),
+    probe("net.xdp", "E08", "makes a socket past the network stack", |_| {
+        attack(socket(44, SOCK_RAW, 0))
+    })
+    .agent(&[EAFNOSUPPORT])
+    .in_namespaces(),
+    probe(
+        "net.ring",
+        "E11 C08 D09",
+        "makes a ring of calls that no filter sees",
+        |_| {
+            let mut parameters = [0u8; 120];
+            attack(sys(libc::SYS_io_uring_setup, [Arg::Int(1), Arg::Out(&mut parameters)]))
+        },
+    )
     .agent(&[ENOSYS])
     .network(&[EACCES]),
     probe("net.ring-enter", "E11", "enters such a ring", |_| {
@@ -201,14 +327,23 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ENOSYS]),
     probe("net.ring-register", "E11", "registers with such a ring", |_| {
-        reach(num(libc::SYS_io_uring_register, &[-1, 0, 0, 0]), &[Errno::EBADF, Errno::EINVAL])
+        reach(
+            num(libc::SYS_io_uring_register, &[-1, 0, 0, 0]),
+            &[Errno::EBADF, Errno::EINVAL],
+        )
     })
     .agent(&[ENOSYS]),
     probe("net.connect-any", "E01", "connects a descriptor that it holds", |s| {
         let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
         reach(
             sys(libc::SYS_connect, [Arg::Int(3), Arg::In(&address), Arg::Int(16)]),
-            &[Errno::EBADF, Errno::ENOTSOCK, Errno::EISCONN, Errno::EINVAL, EAFNOSUPPORT],
+            &[
+                Errno::EBADF,
+                Errno::ENOTSOCK,
+                Errno::EISCONN,
+                Errno::EINVAL,
+                EAFNOSUPPORT,
+            ],
         )
     })
     .at(Place::Gateway, Expected::Errno(&[EACCES])),
@@ -216,27 +351,51 @@ pub(super) static PROBES: &[Probe] = &[
         let address = v4(Ipv4Addr::LOCALHOST, 0);
         reach(
             sys(libc::SYS_bind, [Arg::Int(3), Arg::In(&address), Arg::Int(16)]),
-            &[Errno::EBADF, Errno::ENOTSOCK, Errno::EINVAL, Errno::EADDRINUSE, EAFNOSUPPORT],
+            &[
+                Errno::EBADF,
+                Errno::ENOTSOCK,
+                Errno::EINVAL,
+                Errno::EADDRINUSE,
+                EAFNOSUPPORT,
+            ],
         )
     })
     .network(&[EACCES]),
     probe("net.listen-any", "E17", "listens on a descriptor that it holds", |_| {
-        reach(num(libc::SYS_listen, &[3, 1]), &[Errno::EBADF, Errno::ENOTSOCK, Errno::EINVAL, EOPNOTSUPP])
-    })
-    .network(&[EACCES]),
-    probe("net.send-address", "E02 E06", "sends with an address on a descriptor that it holds", |s| {
-        let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
         reach(
-            sys(
-                libc::SYS_sendto,
-                [Arg::Int(99), Arg::In(b"x"), Arg::Int(1), Arg::Int(0), Arg::In(&address), Arg::Int(16)],
-            ),
-            &[Errno::EBADF, Errno::ENOTSOCK],
+            num(libc::SYS_listen, &[3, 1]),
+            &[Errno::EBADF, Errno::ENOTSOCK, Errno::EINVAL, EOPNOTSUPP],
         )
     })
     .network(&[EACCES]),
+    probe(
+        "net.send-address",
+        "E02 E06",
+        "sends with an address on a descriptor that it holds",
+        |s| {
+            let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);
+            reach(
+                sys(
+                    libc::SYS_sendto,
+                    [
+                        Arg::Int(99),
+                        Arg::In(b"x"),
+                        Arg::Int(1),
+                        Arg::Int(0),
+                        Arg::In(&address),
+                        Arg::Int(16),
+                    ],
+                ),
+                &[Errno::EBADF, Errno::ENOTSOCK],
+            )
+        },
+    )
+    .network(&[EACCES]),
     probe("net.send-many", "E02 E06", "sends several messages in one call", |_| {
-        reach(num(libc::SYS_sendmmsg, &[99, 0, 0, 0]), &[Errno::EBADF, Errno::ENOTSOCK])
+        reach(
+            num(libc::SYS_sendmmsg, &[99, 0, 0, 0]),
+            &[Errno::EBADF, Errno::ENOTSOCK],
+        )
     })
     .network(&[EACCES]),
 ];

@@ -33,12 +33,17 @@ impl Setting {
 
     /// A value that the attempt needs.
     pub(super) fn get(&self, name: &'static str) -> Result<&str, Stop> {
-        self.0.get(name).map(String::as_str).ok_or(Stop::Unprepared(name, Errno::ENODATA))
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .ok_or(Stop::Unprepared(name, Errno::ENODATA))
     }
 
     /// A number that the attempt needs.
     pub(super) fn number(&self, name: &'static str) -> Result<i64, Stop> {
-        self.get(name)?.parse().map_err(|_| Stop::Unprepared(name, Errno::EINVAL))
+        self.get(name)?
+            .parse()
+            .map_err(|_| Stop::Unprepared(name, Errno::EINVAL))
     }
 
     /// A path in the workspace.

@@ -7,67 +7,116 @@ use libc::{O_CREAT, O_WRONLY};
 use nix::errno::Errno::{EPERM, EROFS, EXDEV};
 
 pub(super) static PROBES: &[Probe] = &[
-    probe("shared.open-write", "D01", "opens a visible file outside the workspace for writing", |s| {
-        attack(open(&s.shared("file")?, O_WRONLY))
+    probe(
+        "shared.open-write",
+        "D01",
+        "opens a visible file outside the workspace for writing",
+        |s| attack(open(&s.shared("file")?, O_WRONLY)),
+    )
+    .agent(&[EROFS]),
+    probe("shared.create", "D01", "creates a file there", |s| {
+        attack(open(&s.shared("new")?, O_CREAT | O_WRONLY))
     })
     .agent(&[EROFS]),
-    probe("shared.create", "D01", "creates a file there", |s| attack(open(&s.shared("new")?, O_CREAT | O_WRONLY))).agent(&[EROFS]),
-    probe("shared.mkdir", "D01", "makes a directory there", |s| attack(on(libc::SYS_mkdir, &s.shared("new")?, &[0o755])))
-        .agent(&[EROFS]),
-    probe("shared.unlink", "D01", "removes a file there", |s| attack(on(libc::SYS_unlink, &s.shared("file")?, &[])))
-        .agent(&[EROFS]),
+    probe("shared.mkdir", "D01", "makes a directory there", |s| {
+        attack(on(libc::SYS_mkdir, &s.shared("new")?, &[0o755]))
+    })
+    .agent(&[EROFS]),
+    probe("shared.unlink", "D01", "removes a file there", |s| {
+        attack(on(libc::SYS_unlink, &s.shared("file")?, &[]))
+    })
+    .agent(&[EROFS]),
     probe("shared.rename", "D01", "renames a file there", |s| {
         attack(two(libc::SYS_rename, &s.shared("file")?, &s.shared("new")?))
     })
     .agent(&[EROFS]),
-    probe("shared.symlink", "D11", "makes a link there", |s| attack(two(libc::SYS_symlink, "file", &s.shared("new")?)))
-        .agent(&[EROFS]),
-    probe("shared.truncate", "D02", "cuts a file there", |s| attack(on(libc::SYS_truncate, &s.shared("file")?, &[1])))
-        .agent(&[EROFS]),
-    probe("shared.chmod", "D03", "changes a mode there", |s| attack(on(libc::SYS_chmod, &s.shared("file")?, &[0o777])))
-        .agent(&[EROFS]),
-    probe("shared.fchmod", "D03", "changes a mode there by a descriptor for reading", |s| {
-        attack(num(libc::SYS_fchmod, &[reading(&s.shared("file")?)?, 0o777]))
+    probe("shared.symlink", "D11", "makes a link there", |s| {
+        attack(two(libc::SYS_symlink, "file", &s.shared("new")?))
     })
     .agent(&[EROFS]),
-    probe("shared.chown", "D04", "changes an owner there", |s| attack(on(libc::SYS_chown, &s.shared("file")?, &own_ids())))
-        .agent(&[EROFS]),
-    probe("shared.times", "D05", "sets times there", |s| times(&s.shared("file")?)).agent(&[EROFS]),
-    probe("shared.futimens", "D05", "sets times there by a descriptor for reading", |s| {
-        attack(num(libc::SYS_utimensat, &[reading(&s.shared("file")?)?, 0, 0, 0]))
+    probe("shared.truncate", "D02", "cuts a file there", |s| {
+        attack(on(libc::SYS_truncate, &s.shared("file")?, &[1]))
     })
+    .agent(&[EROFS]),
+    probe("shared.chmod", "D03", "changes a mode there", |s| {
+        attack(on(libc::SYS_chmod, &s.shared("file")?, &[0o777]))
+    })
+    .agent(&[EROFS]),
+    probe(
+        "shared.fchmod",
+        "D03",
+        "changes a mode there by a descriptor for reading",
+        |s| attack(num(libc::SYS_fchmod, &[reading(&s.shared("file")?)?, 0o777])),
+    )
+    .agent(&[EROFS]),
+    probe("shared.chown", "D04", "changes an owner there", |s| {
+        attack(on(libc::SYS_chown, &s.shared("file")?, &own_ids()))
+    })
+    .agent(&[EROFS]),
+    probe("shared.times", "D05", "sets times there", |s| times(&s.shared("file")?)).agent(&[EROFS]),
+    probe(
+        "shared.futimens",
+        "D05",
+        "sets times there by a descriptor for reading",
+        |s| attack(num(libc::SYS_utimensat, &[reading(&s.shared("file")?)?, 0, 0, 0])),
+    )
     .agent(&[EROFS]),
     probe("shared.attribute", "D06", "sets an extended attribute there", |s| {
         set_attribute(libc::SYS_setxattr, &s.shared("file")?)
     })
     .agent(&[EROFS]),
-    probe("shared.attribute-descriptor", "D06", "sets an extended attribute there by a descriptor for reading", |s| {
-        attribute_by_descriptor(&s.shared("file")?)
-    })
+    probe(
+        "shared.attribute-descriptor",
+        "D06",
+        "sets an extended attribute there by a descriptor for reading",
+        |s| attribute_by_descriptor(&s.shared("file")?),
+    )
     .agent(&[EROFS]),
-    probe("shared.flags", "D18", "sets file flags there by a descriptor for reading", |s| set_flags(&s.shared("file")?))
-        .agent(&[EPERM]),
-    probe("shared.reopen", "D14", "opens a descriptor for reading there again for writing", |s| {
-        let fd = reading(&s.shared("file")?)?;
-        attack(open(&format!("/proc/self/fd/{fd}"), O_WRONLY))
-    })
+    probe(
+        "shared.flags",
+        "D18",
+        "sets file flags there by a descriptor for reading",
+        |s| set_flags(&s.shared("file")?),
+    )
+    .agent(&[EPERM]),
+    probe(
+        "shared.reopen",
+        "D14",
+        "opens a descriptor for reading there again for writing",
+        |s| {
+            let fd = reading(&s.shared("file")?)?;
+            attack(open(&format!("/proc/self/fd/{fd}"), O_WRONLY))
+        },
+    )
     .agent(&[EROFS]),
-    probe("shared.through-link", "B18 D11", "writes there through a link of the workspace", |s| {
-        attack(open(&s.work("to-shared")?, O_WRONLY))
-    })
+    probe(
+        "shared.through-link",
+        "B18 D11",
+        "writes there through a link of the workspace",
+        |s| attack(open(&s.work("to-shared")?, O_WRONLY)),
+    )
     .agent(&[EROFS]),
-    probe("shared.dangling-link", "D11", "creates a file there through a dangling link of the workspace", |s| {
-        attack(open(&s.work("to-absent")?, O_CREAT | O_WRONLY))
-    })
+    probe(
+        "shared.dangling-link",
+        "D11",
+        "creates a file there through a dangling link of the workspace",
+        |s| attack(open(&s.work("to-absent")?, O_CREAT | O_WRONLY)),
+    )
     .agent(&[EROFS]),
-    probe("shared.link-in", "B19 C05", "gives a file there a second name in the workspace", |s| {
-        attack(two(libc::SYS_link, &s.shared("file")?, &s.work("alias")?))
-    })
+    probe(
+        "shared.link-in",
+        "B19 C05",
+        "gives a file there a second name in the workspace",
+        |s| attack(two(libc::SYS_link, &s.shared("file")?, &s.work("alias")?)),
+    )
     .read_only(&[EROFS, EXDEV])
     .edit(&[EXDEV]),
-    probe("shared.move-in", "C15", "moves a file from there into the workspace", |s| {
-        attack(two(libc::SYS_rename, &s.shared("file")?, &s.work("moved")?))
-    })
+    probe(
+        "shared.move-in",
+        "C15",
+        "moves a file from there into the workspace",
+        |s| attack(two(libc::SYS_rename, &s.shared("file")?, &s.work("moved")?)),
+    )
     .read_only(&[EROFS, EXDEV])
     .edit(&[EXDEV]),
     probe("shared.move-out", "D11", "moves a file of the workspace there", |s| {
@@ -75,9 +124,19 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .read_only(&[EROFS, EXDEV])
     .edit(&[EXDEV]),
-    probe("shared.exchange", "C15 D11", "exchanges a file there with one of the workspace", |s| {
-        attack(two_at(libc::SYS_renameat2, (CWD, &s.work("file")?), (CWD, &s.shared("file")?), 2))
-    })
+    probe(
+        "shared.exchange",
+        "C15 D11",
+        "exchanges a file there with one of the workspace",
+        |s| {
+            attack(two_at(
+                libc::SYS_renameat2,
+                (CWD, &s.work("file")?),
+                (CWD, &s.shared("file")?),
+                2,
+            ))
+        },
+    )
     .read_only(&[EROFS, EXDEV])
     .edit(&[EXDEV]),
 ];

@@ -10,7 +10,10 @@ use nix::errno::Errno::{EACCES, EBADF, ECONNREFUSED, ENOENT, EPERM, EROFS};
 /// A socket address of that path.
 pub(super) fn path_address(path: &str) -> Result<Vec<u8>, Stop> {
     if path.len() > 107 {
-        return Err(Stop::Unprepared("a path that fits a socket address", Errno::ENAMETOOLONG));
+        return Err(Stop::Unprepared(
+            "a path that fits a socket address",
+            Errno::ENAMETOOLONG,
+        ));
     }
     let mut address = (AF_UNIX as u16).to_ne_bytes().to_vec();
     address.extend_from_slice(path.as_bytes());
@@ -35,7 +38,10 @@ fn socket(kind: i32) -> super::calls::Called {
 
 fn connect_to(address: &[u8]) -> Tried {
     let fd = socket(SOCK_STREAM)?;
-    attack(sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(address), Arg::Int(address.len() as i64)]))
+    attack(sys(
+        libc::SYS_connect,
+        [Arg::Int(fd), Arg::In(address), Arg::Int(address.len() as i64)],
+    ))
 }
 
 fn connect(path: &str) -> Tried {
@@ -58,93 +64,192 @@ fn abstract_address(s: &Setting) -> Result<Vec<u8>, Stop> {
 
 fn pair(kind: i32) -> super::calls::Called {
     let mut fds = [0u8; 8];
-    sys(libc::SYS_socketpair, [Arg::Int(AF_UNIX.into()), Arg::Int(kind.into()), Arg::Int(0), Arg::Out(&mut fds)])
+    sys(
+        libc::SYS_socketpair,
+        [
+            Arg::Int(AF_UNIX.into()),
+            Arg::Int(kind.into()),
+            Arg::Int(0),
+            Arg::Out(&mut fds),
+        ],
+    )
 }
 
 pub(super) static PROBES: &[Probe] = &[
-    probe("socket.connect-hidden", "A01 A03", "connects to a daemon's socket outside the view", |s| {
-        connect(&s.hidden("daemon.sock")?)
-    })
+    probe(
+        "socket.connect-hidden",
+        "A01 A03",
+        "connects to a daemon's socket outside the view",
+        |s| connect(&s.hidden("daemon.sock")?),
+    )
     .agent(&[ENOENT])
     .network(&[EACCES]),
-    probe("socket.connect-visible", "A01 A09 A13", "connects to a daemon's socket in a directory that it sees", |s| {
-        connect(&s.shared("daemon.sock")?)
-    })
+    probe(
+        "socket.connect-visible",
+        "A01 A09 A13",
+        "connects to a daemon's socket in a directory that it sees",
+        |s| connect(&s.shared("daemon.sock")?),
+    )
     .agent(&[EACCES]),
-    probe("socket.connect-workspace", "A13 A12", "connects to a daemon's socket in the workspace", |s| {
-        connect(&s.work("daemon.sock")?)
-    })
+    probe(
+        "socket.connect-workspace",
+        "A13 A12",
+        "connects to a daemon's socket in the workspace",
+        |s| connect(&s.work("daemon.sock")?),
+    )
     .agent(&[EACCES]),
-    probe("socket.connect-link", "A16", "connects to it through a link of the workspace", |s| connect(&s.work("to-daemon")?))
-        .agent(&[EACCES]),
-    probe("socket.connect-descriptor", "A16", "connects to it through a path descriptor", |s| {
-        let fd = prepared("a path descriptor", open(&s.shared("daemon.sock")?, O_PATH))?;
-        connect(&format!("/proc/self/fd/{fd}"))
-    })
+    probe(
+        "socket.connect-link",
+        "A16",
+        "connects to it through a link of the workspace",
+        |s| connect(&s.work("to-daemon")?),
+    )
     .agent(&[EACCES]),
-    probe("socket.connect-relative", "A16", "connects to it by a relative path", |s| {
-        prepared("the directory", on(libc::SYS_chdir, s.get("shared")?, &[]))?;
-        connect("daemon.sock")
-    })
+    probe(
+        "socket.connect-descriptor",
+        "A16",
+        "connects to it through a path descriptor",
+        |s| {
+            let fd = prepared("a path descriptor", open(&s.shared("daemon.sock")?, O_PATH))?;
+            connect(&format!("/proc/self/fd/{fd}"))
+        },
+    )
     .agent(&[EACCES]),
-    probe("socket.connect-renamed-link", "A16", "connects to it through a link of its private directory", |s| {
-        let link = format!("/tmp/picktwo-link-{}", std::process::id());
-        prepared("a link", two(libc::SYS_symlink, &s.shared("daemon.sock")?, &link))?;
-        let tried = connect(&link);
-        prepared("its end", on(libc::SYS_unlink, &link, &[]))?;
-        tried
-    })
+    probe(
+        "socket.connect-relative",
+        "A16",
+        "connects to it by a relative path",
+        |s| {
+            prepared("the directory", on(libc::SYS_chdir, s.get("shared")?, &[]))?;
+            connect("daemon.sock")
+        },
+    )
     .agent(&[EACCES]),
-    probe("socket.connect-control", "A19", "connects to its session's control socket", |s| connect(s.get("control")?))
-        .agent(&[ENOENT])
-        .network(&[EACCES]),
-    probe("socket.connect-abstract", "A10 A15", "connects to an abstract socket of the host", |s| {
-        connect_to(&abstract_address(s)?)
-    })
+    probe(
+        "socket.connect-renamed-link",
+        "A16",
+        "connects to it through a link of its private directory",
+        |s| {
+            let link = format!("/tmp/picktwo-link-{}", std::process::id());
+            prepared("a link", two(libc::SYS_symlink, &s.shared("daemon.sock")?, &link))?;
+            let tried = connect(&link);
+            prepared("its end", on(libc::SYS_unlink, &link, &[]))?;
+            tried
+        },
+    )
+    .agent(&[EACCES]),
+    probe(
+        "socket.connect-control",
+        "A19",
+        "connects to its session's control socket",
+        |s| connect(s.get("control")?),
+    )
+    .agent(&[ENOENT])
+    .network(&[EACCES]),
+    probe(
+        "socket.connect-abstract",
+        "A10 A15",
+        "connects to an abstract socket of the host",
+        |s| connect_to(&abstract_address(s)?),
+    )
     .agent(&[EACCES, ECONNREFUSED])
     .network(&[EACCES]),
-    probe("socket.stream", "A01", "makes a local socket", |_| attack(socket(SOCK_STREAM))).network(&[EACCES]),
-    probe("socket.datagram", "A14", "makes a local datagram socket, which names its receiver in every send", |_| {
-        attack(socket(SOCK_DGRAM))
+    probe("socket.stream", "A01", "makes a local socket", |_| {
+        attack(socket(SOCK_STREAM))
     })
+    .network(&[EACCES]),
+    probe(
+        "socket.datagram",
+        "A14",
+        "makes a local datagram socket, which names its receiver in every send",
+        |_| attack(socket(SOCK_DGRAM)),
+    )
     .agent(&[EPERM])
     .network(&[EACCES]),
-    probe("socket.sequenced", "A16", "makes a local socket of sequenced packets", |_| attack(socket(SOCK_SEQPACKET)))
-        .agent(&[EPERM])
-        .network(&[EACCES]),
-    probe("socket.send-to-path", "A14", "sends a datagram to a daemon's path", |s| {
-        let fd = socket(SOCK_DGRAM)?;
-        let address = near_address(&s.shared("daemon.dgram")?)?;
-        attack(sys(
-            libc::SYS_sendto,
-            [Arg::Int(fd), Arg::In(b"x"), Arg::Int(1), Arg::Int(0), Arg::In(&address), Arg::Int(address.len() as i64)],
-        ))
-    })
+    probe(
+        "socket.sequenced",
+        "A16",
+        "makes a local socket of sequenced packets",
+        |_| attack(socket(SOCK_SEQPACKET)),
+    )
+    .agent(&[EPERM])
+    .network(&[EACCES]),
+    probe(
+        "socket.send-to-path",
+        "A14",
+        "sends a datagram to a daemon's path",
+        |s| {
+            let fd = socket(SOCK_DGRAM)?;
+            let address = near_address(&s.shared("daemon.dgram")?)?;
+            attack(sys(
+                libc::SYS_sendto,
+                [
+                    Arg::Int(fd),
+                    Arg::In(b"x"),
+                    Arg::Int(1),
+                    Arg::Int(0),
+                    Arg::In(&address),
+                    Arg::Int(address.len() as i64),
+                ],
+            ))
+        },
+    )
     .agent(&[EPERM]),
-    probe("socket.pair-datagram", "A15", "makes a pair of datagram sockets, which can be aimed elsewhere", |_| {
-        attack(pair(SOCK_DGRAM))
-    })
+    probe(
+        "socket.pair-datagram",
+        "A15",
+        "makes a pair of datagram sockets, which can be aimed elsewhere",
+        |_| attack(pair(SOCK_DGRAM)),
+    )
     .agent(&[EPERM])
     .network(&[EACCES]),
-    probe("socket.pair-sequenced", "A15", "makes a pair of sequenced sockets", |_| attack(pair(SOCK_SEQPACKET)))
-        .network(&[EACCES]),
+    probe(
+        "socket.pair-sequenced",
+        "A15",
+        "makes a pair of sequenced sockets",
+        |_| attack(pair(SOCK_SEQPACKET)),
+    )
+    .network(&[EACCES]),
     probe("socket.bind-workspace", "D12", "binds a socket in the workspace", |s| {
         let fd = prepared("a socket", socket(SOCK_STREAM))?;
         let address = near_address(&s.work("new.sock")?)?;
-        attack(sys(libc::SYS_bind, [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)]))
-    })
-    .read_only(&[EROFS]),
-    probe("socket.bind-visible", "D12", "binds a socket in a directory that it sees", |s| {
-        let fd = prepared("a socket", socket(SOCK_STREAM))?;
-        let address = near_address(&s.shared("new.sock")?)?;
-        attack(sys(libc::SYS_bind, [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)]))
-    })
-    .agent(&[EROFS]),
-    probe("socket.inherited", "E14", "sends on a connection that the launcher had open", |s| {
         attack(sys(
-            libc::SYS_sendto,
-            [Arg::Int(s.number("fd-socket")?), Arg::In(b"x"), Arg::Int(1), Arg::Int(0), Arg::Null, Arg::Int(0)],
+            libc::SYS_bind,
+            [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)],
         ))
     })
+    .read_only(&[EROFS]),
+    probe(
+        "socket.bind-visible",
+        "D12",
+        "binds a socket in a directory that it sees",
+        |s| {
+            let fd = prepared("a socket", socket(SOCK_STREAM))?;
+            let address = near_address(&s.shared("new.sock")?)?;
+            attack(sys(
+                libc::SYS_bind,
+                [Arg::Int(fd), Arg::In(&address), Arg::Int(address.len() as i64)],
+            ))
+        },
+    )
+    .agent(&[EROFS]),
+    probe(
+        "socket.inherited",
+        "E14",
+        "sends on a connection that the launcher had open",
+        |s| {
+            attack(sys(
+                libc::SYS_sendto,
+                [
+                    Arg::Int(s.number("fd-socket")?),
+                    Arg::In(b"x"),
+                    Arg::Int(1),
+                    Arg::Int(0),
+                    Arg::Null,
+                    Arg::Int(0),
+                ],
+            ))
+        },
+    )
     .agent(&[EBADF]),
 ];

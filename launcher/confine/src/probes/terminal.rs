@@ -10,14 +10,32 @@ fn own_terminal() -> Result<i64, Stop> {
     let flags = libc::O_RDWR | libc::O_NOCTTY;
     let master = prepared("a terminal", open("/dev/ptmx", flags))?;
     let unlock = 0i32.to_ne_bytes();
-    prepared("its lock", sys(libc::SYS_ioctl, [Arg::Int(master), Arg::Int(0x4004_5431), Arg::In(&unlock)]))?;
+    prepared(
+        "its lock",
+        sys(
+            libc::SYS_ioctl,
+            [Arg::Int(master), Arg::Int(0x4004_5431), Arg::In(&unlock)],
+        ),
+    )?;
     let mut number = [0u8; 4];
-    prepared("its number", sys(libc::SYS_ioctl, [Arg::Int(master), Arg::Int(0x8004_5430), Arg::Out(&mut number)]))?;
-    prepared("its other end", open(&format!("/dev/pts/{}", i32::from_ne_bytes(number)), flags))
+    prepared(
+        "its number",
+        sys(
+            libc::SYS_ioctl,
+            [Arg::Int(master), Arg::Int(0x8004_5430), Arg::Out(&mut number)],
+        ),
+    )?;
+    prepared(
+        "its other end",
+        open(&format!("/dev/pts/{}", i32::from_ne_bytes(number)), flags),
+    )
 }
 
 fn ioctl(request: i64, argument: &[u8]) -> Result<i64, Stop> {
-    Ok(sys(libc::SYS_ioctl, [Arg::Int(own_terminal()?), Arg::Int(request), Arg::In(argument)])?)
+    Ok(sys(
+        libc::SYS_ioctl,
+        [Arg::Int(own_terminal()?), Arg::Int(request), Arg::In(argument)],
+    )?)
 }
 
 pub(super) static PROBES: &[Probe] = &[
@@ -26,33 +44,56 @@ pub(super) static PROBES: &[Probe] = &[
         prepared("a session", num(libc::SYS_setsid, &[]))?;
         prepared("the terminal", num(libc::SYS_ioctl, &[fd, libc::TIOCSCTTY as i64, 0]))?;
         // Where the kernel has switched typing off, it says EIO to all but the administrator.
-        attack(sys(libc::SYS_ioctl, [Arg::Int(fd), Arg::Int(libc::TIOCSTI as i64), Arg::In(b"#")]))
+        attack(sys(
+            libc::SYS_ioctl,
+            [Arg::Int(fd), Arg::Int(libc::TIOCSTI as i64), Arg::In(b"#")],
+        ))
     })
     .agent(&[EPERM]),
-    probe("terminal.type-high-bits", "G10", "does so with bits set that the kernel does not look at", |_| {
-        let fd = own_terminal()?;
-        let request = libc::TIOCSTI as i64 | 1 << 32;
-        // The terminal is not its own: EPERM is the kernel's answer, too, and says nothing.
-        reach(sys(libc::SYS_ioctl, [Arg::Int(-1), Arg::Int(request), Arg::In(b"#")]), &[nix::errno::Errno::EBADF])
+    probe(
+        "terminal.type-high-bits",
+        "G10",
+        "does so with bits set that the kernel does not look at",
+        |_| {
+            let fd = own_terminal()?;
+            let request = libc::TIOCSTI as i64 | 1 << 32;
+            // The terminal is not its own: EPERM is the kernel's answer, too, and says nothing.
+            reach(
+                sys(libc::SYS_ioctl, [Arg::Int(-1), Arg::Int(request), Arg::In(b"#")]),
+                &[nix::errno::Errno::EBADF],
+            )
             .and(prepared("the terminal", Ok(fd)).map(drop))
-    })
+        },
+    )
     .agent(&[EPERM]),
     probe("terminal.discipline", "G11", "sets a line discipline", |_| {
         ioctl(libc::TIOCSETD as i64, &0i32.to_ne_bytes()).map(drop)
     })
     .agent(&[EPERM]),
-    probe("terminal.exclusive", "G11", "locks others out of a terminal", |_| ioctl(libc::TIOCEXCL as i64, &[0; 4]).map(drop))
-        .agent(&[EPERM]),
+    probe("terminal.exclusive", "G11", "locks others out of a terminal", |_| {
+        ioctl(libc::TIOCEXCL as i64, &[0; 4]).map(drop)
+    })
+    .agent(&[EPERM]),
     probe("terminal.console", "G10", "pastes into a console", |_| {
         // TIOCL_GETSHIFTSTATE asks only.
         reach(
-            sys(libc::SYS_ioctl, [Arg::Int(own_terminal()?), Arg::Int(libc::TIOCLINUX as i64), Arg::In(&[6u8])]),
+            sys(
+                libc::SYS_ioctl,
+                [
+                    Arg::Int(own_terminal()?),
+                    Arg::Int(libc::TIOCLINUX as i64),
+                    Arg::In(&[6u8]),
+                ],
+            ),
             &[ENOTTY],
         )
     })
     .agent(&[EPERM]),
     probe("terminal.console-output", "G11", "takes a console's output", |_| {
-        reach(num(libc::SYS_ioctl, &[own_terminal()?, libc::TIOCCONS as i64, 0]), &[nix::errno::Errno::EBUSY])
+        reach(
+            num(libc::SYS_ioctl, &[own_terminal()?, libc::TIOCCONS as i64, 0]),
+            &[nix::errno::Errno::EBUSY],
+        )
     })
     .agent(&[EPERM]),
     probe("terminal.steal", "G11", "takes a terminal from another session", |_| {
@@ -70,10 +111,15 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[EPERM]),
     probe("terminal.open", "G10", "opens its terminal", |_| {
-        reach(open("/dev/tty", libc::O_RDWR | libc::O_NOCTTY), &[nix::errno::Errno::ENXIO])
+        reach(
+            open("/dev/tty", libc::O_RDWR | libc::O_NOCTTY),
+            &[nix::errno::Errno::ENXIO],
+        )
     })
     .network(&[EACCES]),
-    probe("terminal.hang-up", "G08", "hangs up its terminal", |_| attack(num(libc::SYS_vhangup, &[])))
-        .agent(&[EPERM])
-        .in_namespaces(),
+    probe("terminal.hang-up", "G08", "hangs up its terminal", |_| {
+        attack(num(libc::SYS_vhangup, &[]))
+    })
+    .agent(&[EPERM])
+    .in_namespaces(),
 ];

@@ -63,7 +63,10 @@ impl Trial {
     /// control asks for.
     pub fn run(probe: &Probe, setting: &Setting, bare: bool) -> Trial {
         let outcome = child(probe, setting, bare && probe.control == Control::Namespaces);
-        Trial { id: probe.id.to_owned(), outcome }
+        Trial {
+            id: probe.id.to_owned(),
+            outcome,
+        }
     }
 
     /// `id outcome number step`, without a line end.
@@ -74,7 +77,10 @@ impl Trial {
     /// Reads [`Trial::line`]; none: something else.
     pub fn read(line: &str) -> Option<Trial> {
         let (id, rest) = line.split_once(' ')?;
-        Some(Trial { id: id.to_owned(), outcome: Outcome::read(rest)? })
+        Some(Trial {
+            id: id.to_owned(),
+            outcome: Outcome::read(rest)?,
+        })
     }
 }
 
@@ -83,7 +89,9 @@ fn failed(step: &str) -> Outcome {
 }
 
 fn child(probe: &Probe, setting: &Setting, namespaces: bool) -> Outcome {
-    let Ok((mut reader, mut writer)) = std::io::pipe() else { return failed("a pipe") };
+    let Ok((mut reader, mut writer)) = std::io::pipe() else {
+        return failed("a pipe");
+    };
     let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
     let work = move || {
         let outcome = match namespaces {
@@ -92,7 +100,11 @@ fn child(probe: &Probe, setting: &Setting, namespaces: bool) -> Outcome {
         };
         u8::from(writer.write_all(outcome.line().as_bytes()).is_err())
     };
-    let child = if namespaces { process::clone_namespaces(namespace::SESSION, "a control", work) } else { process::fork(work) };
+    let child = if namespaces {
+        process::clone_namespaces(namespace::SESSION, "a control", work)
+    } else {
+        process::fork(work)
+    };
     let child = match child {
         Ok(child) => child,
         Err(error) => return Outcome::Unprepared("a child".to_owned(), error.errno().unwrap_or(Errno::EIO)),
@@ -141,8 +153,15 @@ mod tests {
 
     #[test]
     fn lines_are_read_back() {
-        for outcome in [Outcome::Hung, Outcome::Killed(9), Outcome::Unprepared("some step".to_owned(), Errno::EPERM)] {
-            let trial = Trial { id: "a.b".to_owned(), outcome };
+        for outcome in [
+            Outcome::Hung,
+            Outcome::Killed(9),
+            Outcome::Unprepared("some step".to_owned(), Errno::EPERM),
+        ] {
+            let trial = Trial {
+                id: "a.b".to_owned(),
+                outcome,
+            };
             assert_eq!(Trial::read(&trial.line()), Some(trial));
         }
         assert_eq!(Trial::read("nonsense"), None);

@@ -5,9 +5,9 @@
 mod costs;
 mod rig;
 
+use picktwo_confine::probes::{self, Expected, Place};
 use picktwo_confine::role::Role;
 use picktwo_outside::gateway;
-use picktwo_confine::probes::{self, Expected, Place};
 use picktwo_wire::gateway::{FromGateway, Protocol};
 use rig::{Rig, SMALL};
 use std::net::TcpListener;

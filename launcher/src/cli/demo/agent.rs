@@ -34,7 +34,11 @@ fn converse() -> Result<(), String> {
     let mut messages = vec![json!({"role": "user", "content": "How do I set the timeout? The page knows."})];
     for _ in 0..MAX_TURNS {
         let reply = ask(address, &messages, &json!(tools()))?;
-        let content = reply.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
+        let content = reply
+            .get("content")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         messages.push(json!({"role": "assistant", "content": content}));
         let mut results = Vec::new();
         for block in content.iter().filter(|b| b["type"] == "tool_use") {
@@ -43,8 +47,10 @@ fn converse() -> Result<(), String> {
                 Ok(text) => (text, false),
                 Err(text) => (text, true),
             };
-            results.push(json!({"type": "tool_result", "tool_use_id": block["id"], "is_error": failed,
-                "content": [{"type": "text", "text": text}]}));
+            results.push(
+                json!({"type": "tool_result", "tool_use_id": block["id"], "is_error": failed,
+                "content": [{"type": "text", "text": text}]}),
+            );
         }
         if results.is_empty() {
             return Ok(());
@@ -59,19 +65,32 @@ fn tools() -> Vec<Value> {
         json!({"name": name, "description": "demonstration", "input_schema":
             {"type": "object", "properties": {property: {"type": "string"}}, "required": [property]}})
     };
-    vec![tool("run", "command"), tool("read", "path"), tool("write", "path"), tool("send", "address"), tool("web_fetch", "url"), tool("ask_provider", "query")]
+    vec![
+        tool("run", "command"),
+        tool("read", "path"),
+        tool("write", "path"),
+        tool("send", "address"),
+        tool("web_fetch", "url"),
+        tool("ask_provider", "query"),
+    ]
 }
 
 fn ask(address: SocketAddr, messages: &[Value], tools: &Value) -> Result<Value, String> {
     let body = json!({"model": "claude-demo", "max_tokens": 1024, "messages": messages, "tools": tools});
-    let headers = [("x-api-key", "the agent's own idea of a key"), ("anthropic-version", "2023-06-01")];
+    let headers = [
+        ("x-api-key", "the agent's own idea of a key"),
+        ("anthropic-version", "2023-06-01"),
+    ];
     let (status, body) = http::post(address, "/v1/messages", &headers, body.to_string().as_bytes())
         .map_err(|e| format!("the model cannot be reached: {e}"))?;
     let value: Value = serde_json::from_slice(&body).map_err(|e| format!("the model answered no JSON: {e}"))?;
     if status == 200 {
         Ok(value)
     } else {
-        Err(format!("{status}: {}", value["error"]["message"].as_str().unwrap_or("no message")))
+        Err(format!(
+            "{status}: {}",
+            value["error"]["message"].as_str().unwrap_or("no message")
+        ))
     }
 }
 
@@ -80,14 +99,22 @@ fn act(model: SocketAddr, name: &str, input: &Value) -> Result<String, String> {
     let text = |key: &str| input[key].as_str().unwrap_or_default().to_owned();
     match name {
         "run" => {
-            let output = Command::new("/bin/sh").arg("-c").arg(text("command")).output().map_err(|e| e.to_string())?;
+            let output = Command::new("/bin/sh")
+                .arg("-c")
+                .arg(text("command"))
+                .output()
+                .map_err(|e| e.to_string())?;
             let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
             said.push_str(&String::from_utf8_lossy(&output.stderr));
             if output.status.success() { Ok(said) } else { Err(said) }
         }
         "read" => std::fs::read_to_string(text("path")).map_err(|e| e.to_string()),
-        "write" => std::fs::write(text("path"), text("text")).map(|()| "written".to_owned()).map_err(|e| e.to_string()),
-        "send" => send(&text("address"), &text("text")).map(|()| "sent".to_owned()).map_err(|e| e.to_string()),
+        "write" => std::fs::write(text("path"), text("text"))
+            .map(|()| "written".to_owned())
+            .map_err(|e| e.to_string()),
+        "send" => send(&text("address"), &text("text"))
+            .map(|()| "sent".to_owned())
+            .map_err(|e| e.to_string()),
         "web_fetch" => fetch(&text("url"), &text("question")),
         // What a hijacked agent would do to get out through its model provider.
         "ask_provider" => {
@@ -111,7 +138,10 @@ fn fetch(url: &str, question: &str) -> Result<String, String> {
         question: (!question.is_empty()).then(|| question.to_owned()),
         budget: Some(400),
     };
-    match Client::new(picktwo_inside::view::TOOLS_SOCKET).ask(&request, |_| {}).map_err(|e| e.to_string())? {
+    match Client::new(picktwo_inside::view::TOOLS_SOCKET)
+        .ask(&request, |_| {})
+        .map_err(|e| e.to_string())?
+    {
         Reply::Answer { answer } => Ok(render::envelope(&answer, &render::Nonce::fresh())),
         Reply::Refused { reason, .. } | Reply::Failed { reason, .. } => Err(reason),
         Reply::Progress { .. } | Reply::Status { .. } => Err("an unexpected answer".to_owned()),

@@ -32,7 +32,9 @@ impl Request {
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|l| l.split_once(':').filter(|(n, _)| n.eq_ignore_ascii_case(name))).map(|(_, v)| v.trim())
+    head.lines()
+        .find_map(|l| l.split_once(':').filter(|(n, _)| n.eq_ignore_ascii_case(name)))
+        .map(|(_, v)| v.trim())
 }
 
 fn read_message(stream: &TcpStream) -> std::io::Result<(String, String, Vec<u8>)> {
@@ -92,7 +94,12 @@ pub(super) fn answer(mut stream: &TcpStream, status: &str, media_type: &str, bod
 }
 
 /// Sends a JSON body and gives status and body of the answer.
-pub(super) fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+pub(super) fn post(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> std::io::Result<(u16, Vec<u8>)> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
@@ -104,5 +111,7 @@ pub(super) fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], bo
     (&stream).write_all(body)?;
     let (line, _, body) = read_message(&stream)?;
     let status = line.split(' ').nth(1).and_then(|s| s.parse().ok());
-    status.map(|s| (s, body)).ok_or_else(|| std::io::Error::other("an answer without a status"))
+    status
+        .map(|s| (s, body))
+        .ok_or_else(|| std::io::Error::other("an answer without a status"))
 }

@@ -62,7 +62,11 @@ pub(super) struct Bound {
 impl Bound {
     /// Binds on loopback.
     pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self { model: listen()?, page: listen()?, attacker: listen()? })
+        Ok(Self {
+            model: listen()?,
+            page: listen()?,
+            attacker: listen()?,
+        })
     }
 
     /// Where the page will be.
@@ -94,7 +98,12 @@ impl Bound {
         std::thread::spawn(move || accept(&self.attacker.0, |stream| take_loot(stream, &seen)));
         let seen = Arc::clone(&evidence);
         std::thread::spawn(move || {
-            let mut model = Model { script, next: 0, edit, evidence: seen };
+            let mut model = Model {
+                script,
+                next: 0,
+                edit,
+                evidence: seen,
+            };
             accept(&self.model.0, |stream| model.serve(&stream));
         });
         evidence
@@ -151,21 +160,36 @@ impl Model {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         let result = last_result(&body);
         note(&self.evidence, |e| {
-            e.provider.push(format!("{} {}", request.target(), String::from_utf8_lossy(&request.body)));
+            e.provider.push(format!(
+                "{} {}",
+                request.target(),
+                String::from_utf8_lossy(&request.body)
+            ));
             e.keys.push(request.header("x-api-key").unwrap_or_default().to_owned());
-            if let (Some((failed, text)), Some(step)) = (result, self.next.checked_sub(1).and_then(|i| self.script.get(i))) {
-                e.reports.push(Report { name: step.name, failed, text });
+            if let (Some((failed, text)), Some(step)) =
+                (result, self.next.checked_sub(1).and_then(|i| self.script.get(i)))
+            {
+                e.reports.push(Report {
+                    name: step.name,
+                    failed,
+                    text,
+                });
             }
         });
         let Some(step) = self.script.get(self.next) else {
             return message(&json!([{"type": "text", "text": "done"}]), "end_turn");
         };
-        if step.edit_first && let Err(e) = (self.edit)() {
+        if step.edit_first
+            && let Err(e) = (self.edit)()
+        {
             note(&self.evidence, |seen| seen.broken.push(format!("mode: {e}")));
         }
         self.next += 1;
         let id = format!("toolu_{}", self.next);
-        message(&json!([{"type": "tool_use", "id": id, "name": step.call.0, "input": step.call.1}]), "tool_use")
+        message(
+            &json!([{"type": "tool_use", "id": id, "name": step.call.0, "input": step.call.1}]),
+            "tool_use",
+        )
     }
 }
 
@@ -177,7 +201,10 @@ fn message(content: &Value, stop: &str) -> Value {
 /// The result of the last tool call in a request, if there is one: whether it failed, and what it said.
 fn last_result(body: &Value) -> Option<(bool, String)> {
     let last = body["messages"].as_array()?.last()?;
-    let block = last["content"].as_array()?.iter().find(|b| b["type"] == "tool_result")?;
+    let block = last["content"]
+        .as_array()?
+        .iter()
+        .find(|b| b["type"] == "tool_result")?;
     let text = match &block["content"] {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().filter_map(|p| p["text"].as_str()).collect(),

@@ -15,7 +15,9 @@ pub(super) fn main(bare: bool) -> ExitCode {
             setting = Setting::parse(text);
             continue;
         }
-        let Some(probe) = probes::find(&line) else { return ExitCode::FAILURE };
+        let Some(probe) = probes::find(&line) else {
+            return ExitCode::FAILURE;
+        };
         let trial = Trial::run(probe, &setting, bare);
         let mut out = std::io::stdout().lock();
         if writeln!(out, "{}", trial.line()).and_then(|()| out.flush()).is_err() {

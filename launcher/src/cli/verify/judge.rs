@@ -74,7 +74,9 @@ pub(super) fn judge(expected: Expected, got: &Got, effect: bool, control: &Contr
     if effect {
         return Verdict::Escaped;
     }
-    let Got::Outcome(outcome) = got else { return Verdict::Unexpected };
+    let Got::Outcome(outcome) = got else {
+        return Verdict::Unexpected;
+    };
     let as_expected = match (outcome, expected) {
         (Outcome::Escaped, Expected::Unseen) => true,
         (Outcome::Escaped, _) => return Verdict::Escaped,
@@ -150,7 +152,10 @@ mod tests {
     fn only_the_exact_answer_with_a_control_is_held() {
         let refused = got(Outcome::Refused(Errno::EROFS));
         assert_eq!(judge(EROFS, &refused, false, &Control::Succeeded), Verdict::Held);
-        assert_eq!(judge(EROFS, &refused, false, &failed(Errno::ENODEV)), Verdict::NoControl);
+        assert_eq!(
+            judge(EROFS, &refused, false, &failed(Errno::ENODEV)),
+            Verdict::NoControl
+        );
         for other in [
             Outcome::Refused(Errno::EPERM),
             Outcome::Refused(Errno::ENOSYS),
@@ -158,10 +163,20 @@ mod tests {
             Outcome::Hung,
             Outcome::Unprepared("x".to_owned(), Errno::EIO),
         ] {
-            assert_eq!(judge(EROFS, &got(other.clone()), false, &Control::Succeeded), Verdict::Unexpected, "{other:?}");
+            assert_eq!(
+                judge(EROFS, &got(other.clone()), false, &Control::Succeeded),
+                Verdict::Unexpected,
+                "{other:?}"
+            );
         }
-        assert_eq!(judge(EROFS, &Got::Nothing, false, &Control::Succeeded), Verdict::Unexpected);
-        assert_eq!(judge(EROFS, &Got::Nothing, false, &failed(Errno::EPERM)), Verdict::Unexpected);
+        assert_eq!(
+            judge(EROFS, &Got::Nothing, false, &Control::Succeeded),
+            Verdict::Unexpected
+        );
+        assert_eq!(
+            judge(EROFS, &Got::Nothing, false, &failed(Errno::EPERM)),
+            Verdict::Unexpected
+        );
     }
 
     #[test]
@@ -169,28 +184,78 @@ mod tests {
         for control in [Control::Succeeded, failed(Errno::EPERM)] {
             assert_eq!(judge(EROFS, &got(Outcome::Escaped), false, &control), Verdict::Escaped);
             // The attempt says that it was refused, and its effect was seen.
-            assert_eq!(judge(EROFS, &got(Outcome::Refused(Errno::EROFS)), true, &control), Verdict::Escaped);
-            assert_eq!(judge(Expected::Unseen, &got(Outcome::Escaped), true, &control), Verdict::Escaped);
+            assert_eq!(
+                judge(EROFS, &got(Outcome::Refused(Errno::EROFS)), true, &control),
+                Verdict::Escaped
+            );
+            assert_eq!(
+                judge(Expected::Unseen, &got(Outcome::Escaped), true, &control),
+                Verdict::Escaped
+            );
             assert_eq!(judge(EROFS, &Got::Nothing, true, &control), Verdict::Escaped);
         }
     }
 
     #[test]
     fn a_wrong_answer_without_control_is_not_excused() {
-        assert_eq!(judge(EROFS, &got(Outcome::Refused(Errno::EPERM)), false, &failed(Errno::ENODEV)), Verdict::Unexpected);
+        assert_eq!(
+            judge(
+                EROFS,
+                &got(Outcome::Refused(Errno::EPERM)),
+                false,
+                &failed(Errno::ENODEV)
+            ),
+            Verdict::Unexpected
+        );
         // The kernel has no such thing: the same answer inside and outside.
-        assert_eq!(judge(EROFS, &got(Outcome::Refused(Errno::ENODEV)), false, &failed(Errno::ENODEV)), Verdict::NoControl);
+        assert_eq!(
+            judge(
+                EROFS,
+                &got(Outcome::Refused(Errno::ENODEV)),
+                false,
+                &failed(Errno::ENODEV)
+            ),
+            Verdict::NoControl
+        );
     }
 
     #[test]
     fn ends_by_signal_and_unseen_calls() {
         let killed = Expected::Killed(31);
-        assert_eq!(judge(killed, &got(Outcome::Killed(31)), false, &Control::Succeeded), Verdict::Held);
-        assert_eq!(judge(killed, &got(Outcome::Killed(11)), false, &Control::Succeeded), Verdict::Unexpected);
-        assert_eq!(judge(killed, &got(Outcome::Refused(Errno::ENOSYS)), false, &Control::Succeeded), Verdict::Unexpected);
-        assert_eq!(judge(Expected::Unseen, &got(Outcome::Escaped), false, &Control::Succeeded), Verdict::Held);
-        assert_eq!(judge(Expected::Unseen, &got(Outcome::Escaped), false, &failed(Errno::EPERM)), Verdict::NoControl);
-        assert_eq!(judge(Expected::Unseen, &got(Outcome::Refused(Errno::EPERM)), false, &Control::Succeeded), Verdict::Unexpected);
+        assert_eq!(
+            judge(killed, &got(Outcome::Killed(31)), false, &Control::Succeeded),
+            Verdict::Held
+        );
+        assert_eq!(
+            judge(killed, &got(Outcome::Killed(11)), false, &Control::Succeeded),
+            Verdict::Unexpected
+        );
+        assert_eq!(
+            judge(
+                killed,
+                &got(Outcome::Refused(Errno::ENOSYS)),
+                false,
+                &Control::Succeeded
+            ),
+            Verdict::Unexpected
+        );
+        assert_eq!(
+            judge(Expected::Unseen, &got(Outcome::Escaped), false, &Control::Succeeded),
+            Verdict::Held
+        );
+        assert_eq!(
+            judge(Expected::Unseen, &got(Outcome::Escaped), false, &failed(Errno::EPERM)),
+            Verdict::NoControl
+        );
+        assert_eq!(
+            judge(
+                Expected::Unseen,
+                &got(Outcome::Refused(Errno::EPERM)),
+                false,
+                &Control::Succeeded
+            ),
+            Verdict::Unexpected
+        );
     }
 
     #[test]

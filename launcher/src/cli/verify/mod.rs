@@ -72,7 +72,11 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Ok(findings) => findings,
         Err(e) => return output::fail(&e),
     };
-    let text = if args.json { format!("{}\n", report::json(&findings)) } else { report::people(&findings, Paint::stdout()) };
+    let text = if args.json {
+        format!("{}\n", report::json(&findings))
+    } else {
+        report::people(&findings, Paint::stdout())
+    };
     let printed = output::print(&text);
     match (printed == ExitCode::SUCCESS, judge::held(&findings)) {
         (false, _) => printed,
@@ -89,9 +93,11 @@ impl Base {
         let path = std::env::temp_dir().join(format!("picktwo-verify-{}", id::new()?));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let base = Self(path.canonicalize()?);
-        for (file, text) in
-            [("mark", "mark\n"), ("state/picktwo/mark", "mark\n"), ("config/picktwo/policy.toml", "version = 1\n")]
-        {
+        for (file, text) in [
+            ("mark", "mark\n"),
+            ("state/picktwo/mark", "mark\n"),
+            ("config/picktwo/policy.toml", "version = 1\n"),
+        ] {
             let file = base.0.join(file);
             if let Some(dir) = file.parent() {
                 std::fs::create_dir_all(dir)?;
@@ -112,8 +118,9 @@ impl Drop for Base {
 fn verify(places: &[Place]) -> Result<Vec<Finding>, String> {
     let base = Base::new().map_err(|e| format!("cannot make a temporary directory: {e}"))?;
     let objects = Objects::new(&base.0).map_err(|e| format!("cannot prepare the attempts: {e}"))?;
-    let wanted: Vec<&'static Probe> =
-        probes::all().filter(|probe| places.iter().any(|&place| probe.expected(place).is_some())).collect();
+    let wanted: Vec<&'static Probe> = probes::all()
+        .filter(|probe| places.iter().any(|&place| probe.expected(place).is_some()))
+        .collect();
     let controls = {
         let stage = build(&base.0, "control", &objects)?;
         let made = session::controls(&stage, &base.0, &wanted).map_err(|e| e.to_string())?;
@@ -124,11 +131,24 @@ fn verify(places: &[Place]) -> Result<Vec<Finding>, String> {
     order.sort_by_key(|place| *place == Place::Retriever);
     let mut findings = Vec::new();
     for place in order {
-        let probes: Vec<&'static Probe> = wanted.iter().copied().filter(|probe| probe.expected(place).is_some()).collect();
+        let probes: Vec<&'static Probe> = wanted
+            .iter()
+            .copied()
+            .filter(|probe| probe.expected(place).is_some())
+            .collect();
         let results = attempts(place, &base.0, &objects, &probes)?;
         for (probe, (got, effect)) in probes.into_iter().zip(results) {
-            let (Some(expected), Some(control)) = (probe.expected(place), controls.get(probe.id)) else { continue };
-            findings.push(Finding { probe, place, expected, got, effect, control: control.clone() });
+            let (Some(expected), Some(control)) = (probe.expected(place), controls.get(probe.id)) else {
+                continue;
+            };
+            findings.push(Finding {
+                probe,
+                place,
+                expected,
+                got,
+                effect,
+                control: control.clone(),
+            });
         }
     }
     findings.sort_by_key(|f| (f.probe.class(), f.place));
@@ -146,9 +166,15 @@ fn attempts(
     probes: &[&'static Probe],
 ) -> Result<Vec<(Got, Option<String>)>, String> {
     match place {
-        Place::ReadOnly => session::agent(&mut build(base, "read-only", objects)?, base, false, probes).map_err(|e| e.to_string()),
-        Place::Edit => session::agent(&mut build(base, "edit", objects)?, base, true, probes).map_err(|e| e.to_string()),
-        Place::Retriever => network(&build(base, "retriever", objects)?, probes, &|lists| judged::retrievers(lists)),
+        Place::ReadOnly => {
+            session::agent(&mut build(base, "read-only", objects)?, base, false, probes).map_err(|e| e.to_string())
+        }
+        Place::Edit => {
+            session::agent(&mut build(base, "edit", objects)?, base, true, probes).map_err(|e| e.to_string())
+        }
+        Place::Retriever => network(&build(base, "retriever", objects)?, probes, &|lists| {
+            judged::retrievers(lists)
+        }),
         Place::Gateway => network(&build(base, "gateway", objects)?, probes, &|lists| {
             lists.iter().map(|list| judged::gateway(list)).collect()
         }),
@@ -165,10 +191,15 @@ fn network(
     start: &dyn Fn(&[Vec<String>]) -> Result<Vec<judged::Said>, String>,
 ) -> Result<Vec<(Got, Option<String>)>, String> {
     let ends = |probe: &Probe| {
-        [Place::Retriever, Place::Gateway].iter().any(|&p| matches!(probe.expected(p), Some(Expected::Killed(_) | Expected::Ended)))
+        [Place::Retriever, Place::Gateway]
+            .iter()
+            .any(|&p| matches!(probe.expected(p), Some(Expected::Killed(_) | Expected::Ended)))
     };
     let list = |ending: bool| {
-        let names = probes.iter().filter(|probe| ends(probe) == ending).map(|probe| probe.id.to_owned());
+        let names = probes
+            .iter()
+            .filter(|probe| ends(probe) == ending)
+            .map(|probe| probe.id.to_owned());
         let mut entries = vec![format!("{SETTING_MARK}{}", stage.setting.text())];
         entries.extend(ending.then(|| SIGN_OF_LIFE.to_owned()));
         entries.extend(names);
@@ -178,9 +209,14 @@ fn network(
     let before = look()?;
     let said = start(&[list(false), list(true)])?;
     let effect = stage.effect(&before, &look()?);
-    let reports: HashMap<&str, &judged::Report> =
-        said.iter().flat_map(|s| &s.reports).map(|report| (report.id.as_str(), report)).collect();
-    let alive = said.last().is_some_and(|s| s.reports.iter().any(|report| report.id == SIGN_OF_LIFE));
+    let reports: HashMap<&str, &judged::Report> = said
+        .iter()
+        .flat_map(|s| &s.reports)
+        .map(|report| (report.id.as_str(), report))
+        .collect();
+    let alive = said
+        .last()
+        .is_some_and(|s| s.reports.iter().any(|report| report.id == SIGN_OF_LIFE));
     let signal = said.last().and_then(|s| s.signal).filter(|_| alive);
     let mut results: Vec<(Got, Option<String>)> = Vec::with_capacity(probes.len());
     for probe in probes {

@@ -41,13 +41,24 @@ impl Objects {
         let name = format!("{queue}\0");
         if let Some(fd) = call(
             libc::SYS_mq_open,
-            [Arg::In(name.as_bytes()), Arg::Int(i64::from(libc::O_CREAT | libc::O_RDWR)), Arg::Int(mode), Arg::Null],
+            [
+                Arg::In(name.as_bytes()),
+                Arg::Int(i64::from(libc::O_CREAT | libc::O_RDWR)),
+                Arg::Int(mode),
+                Arg::Null,
+            ],
         ) {
             call(libc::SYS_close, [Arg::Int(fd)]);
         }
         let held = call(
             libc::SYS_add_key,
-            [Arg::In(b"user\0"), Arg::In(b"picktwo-verify\0"), Arg::In(b"x"), Arg::Int(1), Arg::Int(SESSION_KEYRING)],
+            [
+                Arg::In(b"user\0"),
+                Arg::In(b"picktwo-verify\0"),
+                Arg::In(b"x"),
+                Arg::Int(1),
+                Arg::Int(SESSION_KEYRING),
+            ],
         );
         let disk = std::fs::read_dir("/sys/block")
             .into_iter()
@@ -90,10 +101,16 @@ impl Drop for Objects {
             call(libc::SYS_msgctl, [Arg::Int(id), Arg::Int(IPC_RMID), Arg::Null]);
         }
         if let Some(id) = self.semaphores {
-            call(libc::SYS_semctl, [Arg::Int(id), Arg::Int(0), Arg::Int(IPC_RMID), Arg::Null]);
+            call(
+                libc::SYS_semctl,
+                [Arg::Int(id), Arg::Int(0), Arg::Int(IPC_RMID), Arg::Null],
+            );
         }
         if let Some(key) = self.key {
-            call(libc::SYS_keyctl, [Arg::Int(KEYCTL_UNLINK), Arg::Int(key), Arg::Int(SESSION_KEYRING)]);
+            call(
+                libc::SYS_keyctl,
+                [Arg::Int(KEYCTL_UNLINK), Arg::Int(key), Arg::Int(SESSION_KEYRING)],
+            );
         }
         call(libc::SYS_mq_unlink, [Arg::In(format!("{}\0", self.queue).as_bytes())]);
         let _ = std::fs::remove_file(&self.shm_file);

@@ -36,7 +36,9 @@ pub(super) fn counts<'a>(findings: impl Iterator<Item = &'a Finding>) -> [usize;
 pub(super) fn by_role(findings: &[Finding]) -> BTreeMap<&'static str, [usize; 4]> {
     let mut worst: BTreeMap<(&str, &str), Verdict> = BTreeMap::new();
     for finding in findings {
-        let entry = worst.entry((finding.place.role(), finding.probe.id)).or_insert(Verdict::Held);
+        let entry = worst
+            .entry((finding.place.role(), finding.probe.id))
+            .or_insert(Verdict::Held);
         *entry = (*entry).max(finding.verdict());
     }
     let mut roles: BTreeMap<&'static str, [usize; 4]> = BTreeMap::new();
@@ -64,7 +66,9 @@ pub(super) fn people(findings: &[Finding], paint: Paint) -> String {
     let head = ["class", "role", "held", "no control", "unexpected", "escaped"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (class, role) in &groups {
-        let of = findings.iter().filter(|f| f.probe.class() == *class && place(f) == *role);
+        let of = findings
+            .iter()
+            .filter(|f| f.probe.class() == *class && place(f) == *role);
         let mut row = vec![(*class).to_owned(), role.clone()];
         row.extend(counts(of).map(|n| n.to_string()));
         rows.push(row);
@@ -75,19 +79,36 @@ pub(super) fn people(findings: &[Finding], paint: Paint) -> String {
         (Verdict::Unexpected, "Not answered as they must be"),
         (Verdict::NoControl, "Without control on this machine (not counted)"),
     ] {
-        let lines: Vec<Vec<String>> = findings.iter().filter(|f| f.verdict() == verdict).map(|f| line(f, verdict)).collect();
+        let lines: Vec<Vec<String>> = findings
+            .iter()
+            .filter(|f| f.verdict() == verdict)
+            .map(|f| line(f, verdict))
+            .collect();
         if lines.is_empty() {
             continue;
         }
-        let title = if verdict == Verdict::NoControl { paint.warn(title) } else { paint.bad(title) };
+        let title = if verdict == Verdict::NoControl {
+            paint.warn(title)
+        } else {
+            paint.bad(title)
+        };
         text.push_str(&format!("\n{title}\n"));
         text.push_str(&table(&lines));
     }
-    let roles: Vec<String> =
-        by_role(findings).iter().map(|(role, [held, ..])| format!("{held} as {role}")).collect();
+    let roles: Vec<String> = by_role(findings)
+        .iter()
+        .map(|(role, [held, ..])| format!("{held} as {role}"))
+        .collect();
     let sum: usize = by_role(findings).values().map(|counts| counts[0]).sum();
-    let verdict = if judge::held(findings) { paint.good("the wall held") } else { paint.bad("the wall did not hold") };
-    text.push_str(&format!("\n{verdict}: {sum} escapes refused that succeed outside ({})\n", roles.join(", ")));
+    let verdict = if judge::held(findings) {
+        paint.good("the wall held")
+    } else {
+        paint.bad("the wall did not hold")
+    };
+    text.push_str(&format!(
+        "\n{verdict}: {sum} escapes refused that succeed outside ({})\n",
+        roles.join(", ")
+    ));
     text
 }
 
@@ -96,7 +117,13 @@ fn line(finding: &Finding, verdict: Verdict) -> Vec<String> {
         (Control::Failed(bare), Verdict::NoControl) => format!("outside: {}", judge::shown(bare)),
         _ => format!("must be {}", judge::wanted(finding.expected).join(" or ")),
     };
-    vec![format!("  {}", finding.probe.id), place(finding), outcome(finding), last, finding.probe.what.to_owned()]
+    vec![
+        format!("  {}", finding.probe.id),
+        place(finding),
+        outcome(finding),
+        last,
+        finding.probe.what.to_owned(),
+    ]
 }
 
 /// The stable form: `probes` in a fixed order, `summary` per role.
@@ -122,7 +149,10 @@ pub(super) fn json(findings: &[Finding]) -> Value {
     let summary: BTreeMap<&str, Value> = by_role(findings)
         .into_iter()
         .map(|(role, [held, none, unexpected, escaped])| {
-            (role, json!({"held": held, "no_control": none, "unexpected": unexpected, "escaped": escaped}))
+            (
+                role,
+                json!({"held": held, "no_control": none, "unexpected": unexpected, "escaped": escaped}),
+            )
         })
         .collect();
     json!({"version": 1, "tier": "full", "held": judge::held(findings), "summary": summary, "probes": probes})

@@ -51,7 +51,11 @@ impl Driven {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::Error::other("pipes are missing"));
         };
-        Ok(Self { child, input, output: BufReader::new(output) })
+        Ok(Self {
+            child,
+            input,
+            output: BufReader::new(output),
+        })
     }
 
     /// Makes one attempt; none: there is nobody left who could.
@@ -65,7 +69,9 @@ impl Driven {
         }
         let mut line = String::new();
         self.output.read_line(&mut line).ok()?;
-        Trial::read(line.trim_end()).filter(|trial| trial.id == id).map(|trial| trial.outcome)
+        Trial::read(line.trim_end())
+            .filter(|trial| trial.id == id)
+            .map(|trial| trial.outcome)
     }
 
     fn end(mut self) -> std::io::Result<()> {
@@ -102,12 +108,21 @@ pub(super) fn controls(stage: &Stage, base: &Path, probes: &[&'static Probe]) ->
         let outcome = driven.attempt(probe.id);
         let effect = stage.effect(&before, &stage.look(false)?);
         let Some(outcome) = outcome else {
-            return Err(DriveError::Io(std::io::Error::other(format!("the control of {} did not answer", probe.id))));
+            return Err(DriveError::Io(std::io::Error::other(format!(
+                "the control of {} did not answer",
+                probe.id
+            ))));
         };
         // Where the call always succeeds, only its effect shows that it works.
-        let seen_only = Place::ALL.iter().any(|&p| probe.expected(p) == Some(picktwo_confine::probes::Expected::Unseen));
+        let seen_only = Place::ALL
+            .iter()
+            .any(|&p| probe.expected(p) == Some(picktwo_confine::probes::Expected::Unseen));
         let through = effect.is_some() || (outcome == Outcome::Escaped && !seen_only);
-        controls.push(if through { Control::Succeeded } else { Control::Failed(outcome) });
+        controls.push(if through {
+            Control::Succeeded
+        } else {
+            Control::Failed(outcome)
+        });
     }
     driven.end()?;
     Ok(controls)
@@ -121,15 +136,25 @@ pub(super) fn agent(
     probes: &[&'static Probe],
 ) -> Result<Vec<(Got, Option<String>)>, DriveError> {
     let (reader, writer) = std::io::pipe()?;
-    nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).map_err(std::io::Error::from)?;
+    nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
+        .map_err(std::io::Error::from)?;
     let said = base.join(if edit { "edit.log" } else { "read-only.log" });
     let mut run = command(stage, base);
-    run.args(["run", "--profile", "generic", "--json-status", &writer.as_raw_fd().to_string(), "--workspace"]).arg(&stage.work);
+    run.args([
+        "run",
+        "--profile",
+        "generic",
+        "--json-status",
+        &writer.as_raw_fd().to_string(),
+        "--workspace",
+    ])
+    .arg(&stage.work);
     run.arg("--ro").arg(&stage.shared);
     if edit {
         run.arg("--edit");
     }
-    run.args(["--", picktwo_inside::view::BINARY, "verify", "--inside"]).stderr(File::create(&said)?);
+    run.args(["--", picktwo_inside::view::BINARY, "verify", "--inside"])
+        .stderr(File::create(&said)?);
     let mut driven = Driven::spawn(run)?;
     drop(writer);
 
@@ -138,12 +163,20 @@ pub(super) fn agent(
     let Some(id) = started(&mut status)? else {
         driven.end()?;
         let said = std::fs::read_to_string(&said).unwrap_or_default();
-        return Err(DriveError::NoSession(said.lines().last().unwrap_or("it said nothing").to_owned()));
+        return Err(DriveError::NoSession(
+            said.lines().last().unwrap_or("it said nothing").to_owned(),
+        ));
     };
-    let control = base.join("state/picktwo").join(names::SESSIONS).join(id).join(names::CONTROL_SOCKET);
+    let control = base
+        .join("state/picktwo")
+        .join(names::SESSIONS)
+        .join(id)
+        .join(names::CONTROL_SOCKET);
     // The first process of a session's own pid namespace.
     if !(stage.setting.set("init", "1") && stage.setting.set("control", &control.display().to_string())) {
-        return Err(DriveError::Io(std::io::Error::other("the temporary directory's name cannot be used")));
+        return Err(DriveError::Io(std::io::Error::other(
+            "the temporary directory's name cannot be used",
+        )));
     }
     writeln!(driven.input, "{SETTING_MARK}{}", stage.setting.text())?;
     let mut results = Vec::with_capacity(probes.len());

@@ -61,7 +61,12 @@ impl Stage {
         for dir in [&work, &shared, &hidden, &home] {
             std::fs::create_dir_all(dir)?;
         }
-        tree::furnish(&tree::Places { work: &work, shared: &shared, hidden: &hidden, home: &home })?;
+        tree::furnish(&tree::Places {
+            work: &work,
+            shared: &shared,
+            hidden: &hidden,
+            home: &home,
+        })?;
 
         let mut locals = Vec::new();
         // Through directories' descriptors: an address holds 108 bytes, and a temporary directory may be named longer.
@@ -70,7 +75,9 @@ impl Stage {
             locals.push(UnixListener::bind(near(&File::open(dir)?, "daemon.sock"))?);
         }
         let abstract_name = format!("picktwo-verify-{}", crate::session::id::new()?);
-        locals.push(UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name)?)?);
+        locals.push(UnixListener::bind_addr(&SocketAddr::from_abstract_name(
+            &abstract_name,
+        )?)?);
         let local_datagrams = UnixDatagram::bind(near(&File::open(&shared)?, "daemon.dgram"))?;
         local_datagrams.set_nonblocking(true)?;
 
@@ -86,7 +93,11 @@ impl Stage {
         }
         // A host without IPv6 has no control for it.
         let six = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok();
-        let tcp6 = six.as_ref().map(TcpListener::local_addr).transpose()?.map_or(0, |a| a.port());
+        let tcp6 = six
+            .as_ref()
+            .map(TcpListener::local_addr)
+            .transpose()?
+            .map_or(0, |a| a.port());
         listeners.extend(six);
 
         let connection = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -109,7 +120,11 @@ impl Stage {
         }
 
         let mut setting = Setting::default();
-        let text = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| other("the temporary directory's name is no text"));
+        let text = |path: &Path| {
+            path.to_str()
+                .map(str::to_owned)
+                .ok_or_else(|| other("the temporary directory's name is no text"))
+        };
         let mut values = vec![
             ("work", text(&work)?),
             ("shared", text(&shared)?),
@@ -154,7 +169,12 @@ impl Stage {
     /// Puts the files back as they were.
     pub(super) fn restore(&self) -> std::io::Result<()> {
         tree::clear(&[&self.work, &self.shared, &self.hidden, &self.home])?;
-        tree::furnish(&tree::Places { work: &self.work, shared: &self.shared, hidden: &self.hidden, home: &self.home })
+        tree::furnish(&tree::Places {
+            work: &self.work,
+            shared: &self.shared,
+            hidden: &self.hidden,
+            home: &self.home,
+        })
     }
 
     /// The state of everything that must not change. `edit`: the workspace may, apart from what is protected in it.

@@ -40,7 +40,12 @@ fn repository(dir: &Path, config: bool) -> std::io::Result<()> {
 
 /// Makes the files.
 pub(super) fn furnish(places: &Places<'_>) -> std::io::Result<()> {
-    let Places { work, shared, hidden, home } = places;
+    let Places {
+        work,
+        shared,
+        hidden,
+        home,
+    } = places;
     for (path, text) in [
         (work.join("file"), "content\n"),
         (work.join("other"), "other\n"),
@@ -57,7 +62,12 @@ pub(super) fn furnish(places: &Places<'_>) -> std::io::Result<()> {
         write(path, text)?;
     }
     std::fs::create_dir_all(work.join("empty"))?;
-    for (name, config) in [(".git", true), ("nested/.git", true), (".git/modules/sub", true), ("bare", false)] {
+    for (name, config) in [
+        (".git", true),
+        ("nested/.git", true),
+        (".git/modules/sub", true),
+        ("bare", false),
+    ] {
         repository(&work.join(name), config)?;
     }
     std::fs::hard_link(work.join(".idea/workspace.xml"), work.join("old-alias"))?;
@@ -95,7 +105,11 @@ pub(super) fn clear(dirs: &[&Path]) -> std::io::Result<()> {
 }
 
 /// Notes everything below a directory that `wanted` accepts. Directories of the workspace's root are entered in any case.
-pub(super) fn look(dir: &Path, into: &mut BTreeMap<PathBuf, Mark>, wanted: &dyn Fn(&Path, u64) -> bool) -> std::io::Result<()> {
+pub(super) fn look(
+    dir: &Path,
+    into: &mut BTreeMap<PathBuf, Mark>,
+    wanted: &dyn Fn(&Path, u64) -> bool,
+) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         let stat = std::fs::symlink_metadata(&path)?;
@@ -127,9 +141,20 @@ fn mark(stat: &std::fs::Metadata) -> Mark {
 }
 
 /// Directories whose content is protected, and files that are, as the attempts name them.
-const DIRECTORIES: [&str; 9] = [".claude", ".cursor", ".codex", ".gemini", ".vscode", ".idea", ".husky", ".roo", ".amp"];
+const DIRECTORIES: [&str; 9] = [
+    ".claude", ".cursor", ".codex", ".gemini", ".vscode", ".idea", ".husky", ".roo", ".amp",
+];
 const FILES: [&str; 11] = [
-    "claude.md", "agents.md", ".mcp.json", "opencode.json", ".exrc", ".envrc", "mise.toml", ".bashrc", ".picktwo.toml", ".gitconfig",
+    "claude.md",
+    "agents.md",
+    ".mcp.json",
+    "opencode.json",
+    ".exrc",
+    ".envrc",
+    "mise.toml",
+    ".bashrc",
+    ".picktwo.toml",
+    ".gitconfig",
     "old-alias",
 ];
 /// The same in git directories.
@@ -140,7 +165,9 @@ const GIT_FILES: [&str; 3] = ["config", "config.worktree", "commondir"];
 /// an empty file in place of a git configuration: the name is taken at the open, the content is decided on afterwards.
 pub(super) fn guarded(rel: &Path, size: u64) -> bool {
     let names: Vec<String> = rel.iter().map(|name| name.to_string_lossy().to_lowercase()).collect();
-    let Some((last, parents)) = names.split_last() else { return false };
+    let Some((last, parents)) = names.split_last() else {
+        return false;
+    };
     let in_git = parents.iter().any(|name| name == ".git" || name == "bare");
     FILES.contains(&last.as_str())
         || parents.iter().any(|name| DIRECTORIES.contains(&name.as_str()))
@@ -155,10 +182,26 @@ mod tests {
 
     #[test]
     fn what_edit_mode_must_not_change() {
-        for path in ["CLAUDE.md", "dir/AGENTS.md", ".git/hooks/pre-commit", ".GIT/Hooks/x", "dir/.git", ".idea/x", "bare/config"] {
+        for path in [
+            "CLAUDE.md",
+            "dir/AGENTS.md",
+            ".git/hooks/pre-commit",
+            ".GIT/Hooks/x",
+            "dir/.git",
+            ".idea/x",
+            "bare/config",
+        ] {
             assert!(guarded(Path::new(path), 1), "{path}");
         }
-        for path in ["file", "dir/inner", "plain-1", ".git/config.lock", ".git/HEAD", "directory-1/hooks/pre-commit", "config-1"] {
+        for path in [
+            "file",
+            "dir/inner",
+            "plain-1",
+            ".git/config.lock",
+            ".git/HEAD",
+            "directory-1/hooks/pre-commit",
+            "config-1",
+        ] {
             assert!(!guarded(Path::new(path), 1), "{path}");
         }
         assert!(!guarded(Path::new("bare/config"), 0));
