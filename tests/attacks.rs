@@ -158,7 +158,10 @@ fn later() -> SystemTime {
 
 /// The protected files of a workspace by inode, with everything that may not change about them.
 #[derive(Debug, PartialEq)]
-struct Kept(BTreeMap<u64, (Vec<u8>, u32, u64, i64, i64, Vec<u8>)>);
+struct Kept(BTreeMap<u64, KeptFile>);
+
+/// Content, mode, links, time of the last change in seconds and nanoseconds, and the end of the path.
+type KeptFile = (Vec<u8>, u32, u64, i64, i64, Vec<u8>);
 
 impl Kept {
     /// Ordinary parents may have been moved anywhere: a file is known by its inode and the end of its path.

@@ -58,7 +58,7 @@ fn policies() {
     one_line(&finished);
 
     scene.write("closed.toml", "version = 1\n").unwrap();
-    fs::set_permissions(scene.work().join("closed.toml"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(scene.work().join("closed.toml"), fs::Permissions::from_mode(0o000)).unwrap();
     let finished = run(&["--policy", "closed.toml"]);
     refused(&finished, &["closed.toml", "Permission denied"]);
     one_line(&finished);

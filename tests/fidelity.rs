@@ -67,7 +67,7 @@ impl Work {
         fs::rename(scene.work(), scene.root().join("bare")).unwrap();
         scene.directories(&scene.work()).unwrap();
 
-        let command = self.on_path(scene.picktwo(["run", "--edit", "--"]), &words);
+        let command = self.on_path(scene.picktwo(["run", "--edit", "--"]), words);
         let inside = run::run(command, LIMIT).unwrap();
         assert_eq!(inside.code(), 0, "{}", inside.all());
         assert_eq!(inside.stdout, bare.stdout, "{}", inside.all());

@@ -116,7 +116,12 @@ impl Attack {
     fn new(random: Random) -> Self {
         let mut flipping: Vec<Name> = PAIRS.iter().map(|(a, b)| Name::pair(a, b)).collect();
         // The first meaning ends at a page's last byte, or goes on in the next page.
-        flipping.extend(PAIRS.iter().enumerate().map(|(i, (a, b))| Name::pair_at_page_edge(a, b, i)));
+        flipping.extend(
+            PAIRS
+                .iter()
+                .enumerate()
+                .map(|(i, (a, b))| Name::pair_at_page_edge(a, b, i)),
+        );
         Self {
             random,
             counts: Counts::default(),
@@ -145,7 +150,15 @@ impl Attack {
             let (swap, spare, turn) = (format!("{base}swap"), format!("{base}spare"), format!("{base}turn"));
             let cwd = env::current_dir().expect("a directory");
             Box::new(move || {
-                for to in ["ok-1", ".git", "ok-tree", ".claude", "../canary", "ok-1/config", ".git/config"] {
+                for to in [
+                    "ok-1",
+                    ".git",
+                    "ok-tree",
+                    ".claude",
+                    "../canary",
+                    "ok-1/config",
+                    ".git/config",
+                ] {
                     let _ = fs::remove_file(&spare);
                     let _ = symlink(cwd.join(to), &spare);
                     let _ = fs::rename(&spare, &swap);
@@ -194,9 +207,13 @@ impl Attack {
         if self.step.is_multiple_of(300) {
             restock();
         }
-        let all = if self.random.below(3) == 0 { &self.steady } else { &self.flipping };
-        let path = self.random.of(all).clone();
-        let other = self.random.of(&self.flipping).clone();
+        let all = if self.random.below(3) == 0 {
+            &self.steady
+        } else {
+            &self.flipping
+        };
+        let path = *self.random.of(all);
+        let other = *self.random.of(&self.flipping);
         match self.random.below(10) {
             0 | 1 => calls::open_and_write(&path, &mut self.random, &mut self.counts),
             2 => calls::two_paths(&path, &other, &mut self.random, &mut self.counts),
@@ -216,7 +233,15 @@ fn restock() {
     for dir in ["ok-1/hooks", "ok-tree", "ok/canary", "nested/ok-1"] {
         let _ = fs::create_dir_all(dir);
     }
-    for file in ["ok-1/config", "ok-1/hooks/pre-commit", "ok-1/plain", "ok-tree/settings.json", "ok/canary/file", "nested/ok-1/config", "plain.file"] {
+    for file in [
+        "ok-1/config",
+        "ok-1/hooks/pre-commit",
+        "ok-1/plain",
+        "ok-tree/settings.json",
+        "ok/canary/file",
+        "nested/ok-1/config",
+        "plain.file",
+    ] {
         calls::put(file);
     }
 }
@@ -227,13 +252,22 @@ fn rebuild(counts: &mut Counts) {
         let away = format!("{name}-away");
         counts.note("move away", fs::rename(name, &away).is_ok());
         counts.note("exchange away", calls::exchange(name, "ok-1").is_ok());
-        counts.note("move inner away", fs::rename(format!("{name}/hooks"), "ok-tree/hooks-away").is_ok());
+        counts.note(
+            "move inner away",
+            fs::rename(format!("{name}/hooks"), "ok-tree/hooks-away").is_ok(),
+        );
         let _ = fs::create_dir_all("build/hooks");
         calls::put("build/hooks/pre-commit");
         calls::put("build/config");
         counts.note("move in", fs::rename("build", name).is_ok());
-        counts.note("move hooks in", fs::rename("build/hooks", format!("{name}/hooks")).is_ok());
-        counts.note("move file in", fs::rename("build/config", format!("{name}/config")).is_ok());
+        counts.note(
+            "move hooks in",
+            fs::rename("build/hooks", format!("{name}/hooks")).is_ok(),
+        );
+        counts.note(
+            "move file in",
+            fs::rename("build/config", format!("{name}/config")).is_ok(),
+        );
         counts.note("link in place", symlink("build", name).is_ok());
         counts.note("remove", fs::remove_dir_all(name).is_ok());
         counts.note("rebuild", fs::create_dir(name).is_ok());
@@ -250,8 +284,22 @@ fn rebuild(counts: &mut Counts) {
     counts.note("whole moved in", fs::rename("quiet", "ok-tree/.git").is_ok());
     counts.note("link to whole", symlink("quiet", "ok-tree/.git").is_ok());
     let fd = open(&Name::new("quiet"), libc::O_PATH | libc::O_DIRECTORY, 0);
-    counts.note("moved by descriptor", fd.is_ok_and(|fd| {
-        let (from, to) = (b"hooks\0", b".git/hooks\0");
-        syscall(libc::SYS_renameat, [Arg::Int(fd), Arg::In(from), Arg::Int(i64::from(libc::AT_FDCWD)), Arg::In(to), Arg::Null, Arg::Null]).is_ok()
-    }));
+    counts.note(
+        "moved by descriptor",
+        fd.is_ok_and(|fd| {
+            let (from, to) = (b"hooks\0", b".git/hooks\0");
+            syscall(
+                libc::SYS_renameat,
+                [
+                    Arg::Int(fd),
+                    Arg::In(from),
+                    Arg::Int(i64::from(libc::AT_FDCWD)),
+                    Arg::In(to),
+                    Arg::Null,
+                    Arg::Null,
+                ],
+            )
+            .is_ok()
+        }),
+    );
 }

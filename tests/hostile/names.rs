@@ -57,7 +57,8 @@ pub(crate) fn every_absent_name(counts: &mut Counts) {
             calls::put(&name);
             name
         };
-        let mut kind = |what: &'static str, make: &mut dyn FnMut(&Path) -> bool| counts.note(what, make(&place(what, name)));
+        let mut kind =
+            |what: &'static str, make: &mut dyn FnMut(&Path) -> bool| counts.note(what, make(&place(what, name)));
         kind("create", &mut |p| calls::put(p));
         kind("mkdir", &mut |p| fs::create_dir(p).is_ok());
         kind("symlink", &mut |p| symlink("ok-tree", p).is_ok());
@@ -70,11 +71,26 @@ pub(crate) fn every_absent_name(counts: &mut Counts) {
             fs::rename("ok-tree/tree", p).is_ok()
         });
         kind("bind", &mut |p| UnixListener::bind(p).is_ok());
-        for (what, bits) in [("mknod file", libc::S_IFREG), ("mknod fifo", libc::S_IFIFO), ("mknod socket", libc::S_IFSOCK)] {
+        for (what, bits) in [
+            ("mknod file", libc::S_IFREG),
+            ("mknod fifo", libc::S_IFIFO),
+            ("mknod socket", libc::S_IFSOCK),
+        ] {
             kind(what, &mut |p| {
                 let text = format!("{}\0", p.display());
                 let mode = Arg::Int((bits | 0o644).into());
-                syscall(libc::SYS_mknod, [Arg::In(text.as_bytes()), mode, Arg::Int(0), Arg::Null, Arg::Null, Arg::Null]).is_ok()
+                syscall(
+                    libc::SYS_mknod,
+                    [
+                        Arg::In(text.as_bytes()),
+                        mode,
+                        Arg::Int(0),
+                        Arg::Null,
+                        Arg::Null,
+                        Arg::Null,
+                    ],
+                )
+                .is_ok()
             });
         }
         kind("create through a link", &mut |p| {
@@ -87,7 +103,9 @@ pub(crate) fn every_absent_name(counts: &mut Counts) {
             let temporary = p.with_extension("tmp");
             calls::put(&temporary) && fs::rename(&temporary, p).is_ok()
         });
-        kind("trailing slash", &mut |p| fs::create_dir(format!("{}/", p.display())).is_ok());
+        kind("trailing slash", &mut |p| {
+            fs::create_dir(format!("{}/", p.display())).is_ok()
+        });
         // In the root itself, too.
         counts.note("create in the root", calls::put(name));
     }

@@ -17,7 +17,17 @@ fn now() -> i128 {
 }
 
 fn path(nr: i64, name: &[u8], more: i64) -> Result<i64, Errno> {
-    syscall(nr, [Arg::In(name), Arg::Int(more), Arg::Int(0o644), Arg::Null, Arg::Null, Arg::Null])
+    syscall(
+        nr,
+        [
+            Arg::In(name),
+            Arg::Int(more),
+            Arg::Int(0o644),
+            Arg::Null,
+            Arg::Null,
+            Arg::Null,
+        ],
+    )
 }
 
 fn main() {
@@ -39,12 +49,28 @@ fn main() {
     // `there` always exists and `made` never does, so that what is left in between never decides.
     while now() < until {
         done("open", &|| path(libc::SYS_open, b"there\0", libc::O_WRONLY.into()));
-        done("create", &|| path(libc::SYS_open, b"made\0", (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL).into()));
+        done("create", &|| {
+            path(
+                libc::SYS_open,
+                b"made\0",
+                (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL).into(),
+            )
+        });
         let _ = path(libc::SYS_unlink, b"made\0", 0);
         done("chmod", &|| path(libc::SYS_chmod, b"there\0", 0o644));
         done("rename", &|| {
             let (from, to) = (b"moved-a\0", b"moved-b\0");
-            syscall(libc::SYS_renameat2, [Arg::Int(CWD), Arg::In(from), Arg::Int(CWD), Arg::In(to), Arg::Int(2), Arg::Null])
+            syscall(
+                libc::SYS_renameat2,
+                [
+                    Arg::Int(CWD),
+                    Arg::In(from),
+                    Arg::Int(CWD),
+                    Arg::In(to),
+                    Arg::Int(2),
+                    Arg::Null,
+                ],
+            )
         });
         done("mkdir", &|| path(libc::SYS_mkdir, b"dir\0", 0o755));
         let _ = path(libc::SYS_rmdir, b"dir\0", 0);

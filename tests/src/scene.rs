@@ -56,12 +56,30 @@ impl Scene {
             scene.directory(&scene.root.join(part))?;
         }
         // The build's own directory may be closed to that user.
-        if fs::hard_link(picktwo.as_ref(), &scene.picktwo).is_err() || user.is_some() {
-            let _ = fs::remove_file(&scene.picktwo);
-            fs::copy(picktwo.as_ref(), &scene.picktwo)?;
-            fs::set_permissions(&scene.picktwo, Permissions::from_mode(0o755))?;
+        if user.is_some() || fs::hard_link(picktwo.as_ref(), &scene.picktwo).is_err() {
+            scene.program(picktwo.as_ref(), "bin/picktwo")?;
         }
         Ok(scene)
+    }
+
+    /// Copies a program to `to` below the scene's root, where its user can execute it.
+    ///
+    /// # Errors
+    /// Those of copying it.
+    pub fn program(&self, from: &Path, to: &str) -> io::Result<PathBuf> {
+        let path = self.root.join(to);
+        if let Some(parent) = path.parent() {
+            self.directories(parent)?;
+        }
+        // By another process: a child that another thread forks meanwhile would have our descriptor, and nobody could execute
+        // what it still has open for writing.
+        let status = Command::new("cp").arg("--").arg(from).arg(&path).status()?;
+        if !status.success() {
+            return Err(io::Error::other(format!("cannot copy {}: {status}", from.display())));
+        }
+        fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+        self.give(&path)?;
+        Ok(path)
     }
 
     fn directory(&self, path: &Path) -> io::Result<()> {

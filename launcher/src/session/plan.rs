@@ -166,7 +166,7 @@ impl Plan {
         let private_home = state
             .join("agents")
             .join(&profile)
-            .join(&workspace_hash(&workspace))
+            .join(workspace_hash(&workspace))
             .join("home");
         make_private_dir(&private_home).map_err(PlanError::Private)?;
         let directory = std::env::current_dir()

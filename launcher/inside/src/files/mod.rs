@@ -1,7 +1,7 @@
 //! Granted changes: what the agent may not do by itself and the launcher does for it, one stopped system call at a time.
 //!
 //! A call arrives by seccomp notification. Its arguments are copied once; its target is resolved to a place beneath a granted
-//! root ([`resolve`]); mode and protected paths decide ([`guard`], [`vet`]); the operation is performed on the launcher's own
+//! root (`resolve`); mode and protected paths decide (`guard`, `vet`); the operation is performed on the launcher's own
 //! descriptors, which lie on the host's writable mount, and the caller gets the result, the descriptor or an error number.
 //! What lies beneath no granted root is left to the kernel: every other mount of the session's view is read-only or private, and
 //! the caller's own Landlock domain holds as well, so that nothing can be gained by changing an argument meanwhile.

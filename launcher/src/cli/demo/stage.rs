@@ -52,7 +52,7 @@ fn listen() -> std::io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Binds the three servers; the model starts to answer with [`Stage::play`].
+/// Binds the three servers; the model starts to answer with [`Bound::play`].
 pub(super) struct Bound {
     model: (TcpListener, SocketAddr),
     page: (TcpListener, SocketAddr),

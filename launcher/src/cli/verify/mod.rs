@@ -181,15 +181,14 @@ fn attempts(
     }
 }
 
+/// Starts a role with series of attempts, and gives what it said of each.
+type Start<'a> = dyn Fn(&[Vec<String>]) -> Result<Vec<judged::Said>, String> + 'a;
+
 /// An attempt that is answered before one that ends the process, so that the end is known to be that one's.
 const SIGN_OF_LIFE: &str = "read.passwd";
 
 /// Roles that cannot fork try everything in one process, and what ends it in another one.
-fn network(
-    stage: &Stage,
-    probes: &[&'static Probe],
-    start: &dyn Fn(&[Vec<String>]) -> Result<Vec<judged::Said>, String>,
-) -> Result<Vec<(Got, Option<String>)>, String> {
+fn network(stage: &Stage, probes: &[&'static Probe], start: &Start<'_>) -> Result<Vec<(Got, Option<String>)>, String> {
     let ends = |probe: &Probe| {
         [Place::Retriever, Place::Gateway]
             .iter()
