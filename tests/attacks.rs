@@ -102,15 +102,7 @@ fn program(name: &str, scene: &Scene) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
         .with_file_name("examples")
         .join(name);
-    let path = scene.root().join("hostile").join(name);
-    scene
-        .write(
-            &path,
-            fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display())),
-        )
-        .unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    scene.program(&built, &format!("hostile/{name}")).unwrap()
 }
 
 fn attack(mut command: Command, scene: &Scene, seconds: f64, random: &mut Random) -> Finished {

@@ -7,6 +7,7 @@ use picktwo_tests::{
     scene::Scene,
 };
 use std::{
+    collections::BTreeMap,
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
@@ -464,10 +465,15 @@ fn pages_that_misbehave() {
             private.join(", ")
         ))
         .unwrap();
+    let mut seen = BTreeMap::new();
     for (name, port) in servers {
-        let finished = scene
-            .run(["fetch", &format!("http://127.0.0.1:{port}/page")], LIMIT)
-            .unwrap();
+        let mut running = run::start(scene.picktwo(["fetch", &format!("http://127.0.0.1:{port}/page")]), b"").unwrap();
+        let pid = running.pid();
+        wait_until(LIMIT, || {
+            seen.extend(processes::family(pid).into_iter().map(|p| (p.pid, p)));
+            running.ended().unwrap()
+        });
+        let finished = running.finish(LIMIT).unwrap();
         assert!(finished.took < Duration::from_secs(30), "{name}: {}", finished.all());
         assert!(
             !finished.stderr.contains("panicked") && !finished.all().contains('\u{1b}'),
@@ -479,11 +485,12 @@ fn pages_that_misbehave() {
         one_line(&finished);
     }
     verified(&scene);
-    let left: Vec<_> = processes::all().into_iter().filter(|p| stray(&scene, p)).collect();
-    assert!(left.is_empty(), "processes of a retrieval are left: {left:?}");
-}
-
-fn stray(scene: &Scene, process: &processes::Process) -> bool {
-    let exe = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
-    exe.starts_with(scene.root())
+    assert!(seen.values().any(|p| p.title == "picktwo: retriever"), "{seen:?}");
+    let mut left = Vec::new();
+    let gone = wait_until(Duration::from_secs(10), || {
+        let all = processes::all().into_iter();
+        left = all.filter(|p| seen.get(&p.pid).is_some_and(|known| known.title == p.title)).collect();
+        left.is_empty()
+    });
+    assert!(gone, "processes of a retrieval are left: {left:?}");
 }

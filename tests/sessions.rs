@@ -339,15 +339,7 @@ fn example(scene: &Scene, name: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
         .with_file_name("examples")
         .join(name);
-    let path = scene.root().join("hostile").join(name);
-    scene
-        .write(
-            &path,
-            fs::read(&built).unwrap_or_else(|e| panic!("{}: {e}", built.display())),
-        )
-        .unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    scene.program(&built, &format!("hostile/{name}")).unwrap()
 }
 
 fn monotonic() -> i128 {
