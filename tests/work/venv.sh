@@ -1,6 +1,6 @@
-# A virtual environment and compiled modules.
+# A virtual environment, made with option $1, and compiled modules.
 set -e
-/usr/bin/python3 -m venv --without-pip env
+/usr/bin/python3 -m venv "$1" env
 mkdir -p pkg/sub
 for m in a b c d; do
     printf 'def f(x):\n    return "%s", x\n' $m > pkg/$m.py
