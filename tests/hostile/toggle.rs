@@ -1,4 +1,4 @@
-//! Changes files without pause, and says which changes went through: `toggle DIR SECONDS`. One line per call on standard output:
+//! Changes files without pause, and says which changes went through: `toggle DIR`, until there is a file `stop` in it. One line per call on standard output:
 //! `NAME START END RESULT`, times in nanoseconds of the monotonic clock, result 0 or an errno.
 
 use nix::{
@@ -32,11 +32,11 @@ fn path(nr: i64, name: &[u8], more: i64) -> Result<i64, Errno> {
 
 fn main() {
     let words: Vec<String> = env::args().collect();
-    let [_, dir, seconds] = words.as_slice() else {
-        panic!("toggle DIR SECONDS");
+    let [_, dir] = words.as_slice() else {
+        panic!("toggle DIR");
     };
     env::set_current_dir(dir).expect("the workspace");
-    let until = now() + i128::from(seconds.parse::<u32>().expect("SECONDS")) * 1_000_000_000;
+    let until = now() + 60_000_000_000;
     let mut lines: Vec<(&str, i128, i128, i32)> = Vec::new();
     let mut done = |name: &'static str, call: &dyn Fn() -> Result<i64, Errno>| {
         let start = now();
@@ -47,7 +47,7 @@ fn main() {
         }
     };
     // `there` always exists and `made` never does, so that what is left in between never decides.
-    while now() < until {
+    while now() < until && path(libc::SYS_access, b"stop\0", 0).is_err() {
         done("open", &|| path(libc::SYS_open, b"there\0", libc::O_WRONLY.into()));
         done("create", &|| {
             path(
@@ -74,6 +74,15 @@ fn main() {
         });
         done("mkdir", &|| path(libc::SYS_mkdir, b"dir\0", 0o755));
         let _ = path(libc::SYS_rmdir, b"dir\0", 0);
+        done("unlink", &|| path(libc::SYS_unlink, b"comes-and-goes\0", 0));
+        let again = path(
+            libc::SYS_open,
+            b"comes-and-goes\0",
+            (libc::O_WRONLY | libc::O_CREAT).into(),
+        );
+        if let Ok(fd) = again {
+            let _ = numbers(libc::SYS_close, &[fd]);
+        }
         done("truncate", &|| path(libc::SYS_truncate, b"there\0", 0));
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
