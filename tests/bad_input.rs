@@ -489,7 +489,9 @@ fn pages_that_misbehave() {
     let mut left = Vec::new();
     let gone = wait_until(Duration::from_secs(10), || {
         let all = processes::all().into_iter();
-        left = all.filter(|p| seen.get(&p.pid).is_some_and(|known| known.title == p.title)).collect();
+        left = all
+            .filter(|p| seen.get(&p.pid).is_some_and(|known| known.title == p.title))
+            .collect();
         left.is_empty()
     });
     assert!(gone, "processes of a retrieval are left: {left:?}");
