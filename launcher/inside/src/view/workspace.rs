@@ -301,7 +301,7 @@ mod tests {
             "/opt/x",
             "/mnt/disk/p",
             "/dev/shm/x",
-            "/work/main",
+            "/code/main",
             "/var/www/site",
             "/var/lib/ci/job",
         ] {
