@@ -28,6 +28,10 @@ pub(crate) const TESTS: &[Test] = &[
         a_blocking_connection_holds_up_nobody_else,
     ),
     (
+        "web::grants::without_further_connections_the_one_that_stands_goes_on",
+        without_further_connections_the_one_that_stands_goes_on,
+    ),
+    (
         "web::grants::after_revocation_nothing_is_granted_or_sent",
         after_revocation_nothing_is_granted_or_sent,
     ),
@@ -240,6 +244,28 @@ fn a_blocking_connection_holds_up_nobody_else() {
     web.connection(&slow, at("127.0.0.3:8080"), "", "refused-revoked");
     let (report, _) = receive::<Report>(&slow.channel);
     assert_eq!(Errno::from_raw(report.errno), Errno::ENETUNREACH);
+}
+
+fn without_further_connections_the_one_that_stands_goes_on() {
+    let _dns = harness::name_server();
+    let open = listener("127.0.0.1:8080");
+    let web = start(&["127.0.0.1:8080", "dev.lan:80"]);
+    let hostile = web.locked(1);
+    let (to, early) = (at("127.0.0.1:8080"), hostile.socket(false, false));
+    let socket = hostile.socket(false, false);
+    assert_eq!(hostile.connect(socket, to), OK);
+    let mut peer = accept_within(&open, Duration::from_secs(5)).expect("a connection");
+    drop(web.event());
+    web.say(&ToWeb::NoMore { id: 1 }, &[]);
+    assert_eq!(hostile.connect(early, to), Err(Errno::ENETUNREACH));
+    web.connection(&hostile, to, "", "refused-revoked");
+    let answer = hostile.resolve("dev.lan");
+    assert!(answer.addresses.is_empty() && answer.error.is_some(), "{answer:?}");
+    assert_eq!(hostile.send(socket, 0), Ok(4));
+    let mut bytes = [0; 4];
+    peer.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    peer.read_exact(&mut bytes).expect("what was sent afterwards");
+    assert_eq!(&bytes, b"ping");
 }
 
 fn after_revocation_nothing_is_granted_or_sent() {
