@@ -162,7 +162,7 @@ pub(super) fn grants(
     space: &init::Namespaces,
     mode: &SharedMode,
     protected: Protected,
-    record: &Arc<Record>,
+    events: files::Sink,
 ) -> Result<Arc<Grants>, StartError> {
     let mut roots = Vec::new();
     for path in &plan.roots {
@@ -175,18 +175,6 @@ pub(super) fn grants(
         .root
         .try_clone()
         .map_err(|e| StartError::File("open", "the session's root".into(), e))?;
-    let record = Arc::clone(record);
-    let events = Box::new(move |event: files::Event| {
-        let Some(errno) = event.refused else { return };
-        // A refusal needs no permission to be recorded; the change has not happened either way.
-        let _ = record.append(&Event::Refused {
-            call: event.call.to_owned(),
-            path: event.path.display().to_string(),
-            errno: format!("{errno:?}"),
-            rule: event.rule,
-            more: event.suppressed,
-        });
-    });
     let private = private_places(plan);
     Grants::new(Config {
         roots,

@@ -5,6 +5,7 @@
 use super::model::{Model, ModelError};
 use super::plan::Plan;
 use super::prepare;
+use super::refusals::Refusals;
 use super::retrieval::{self, Retrievals};
 use super::secrets::Secrets;
 use super::steer::{self, Described, Steering};
@@ -184,8 +185,9 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     prepare::seed(&plan, &values)?;
 
     limits::nofile_raise()?;
+    let refusals = Arc::new(Refusals::new());
     let mode = SharedMode::new(steer::inside_mode(plan.mode));
-    let grants = prepare::grants(&plan, &space, &mode, protected, &record)?;
+    let grants = prepare::grants(&plan, &space, &mode, protected, refusals.sink())?;
     let access = prepare::launcher_access(&plan, &record, &space)?;
     let report = landlock::restrict(access)?;
     let command = prepare::command(&plan, &values, open_files, ignored, filters);
@@ -228,6 +230,10 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         let (listener, tools) = (UnixListener::from(fd), Arc::new(steering.tools(retrievals)));
         spawn("tools", move || tools::serve(&listener, &tools))?;
     }
+    spawn("refusals", {
+        let (refusals, record) = (Arc::clone(&refusals), Arc::clone(&record));
+        move || refusals.write(&record)
+    })?;
     let model = match model {
         Some(model) => {
             let (model, record) = (Arc::new(model), Arc::clone(&record));
@@ -265,6 +271,7 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
     busy.wait(LAST_ANSWER);
+    refusals.flush(LAST_ANSWER);
     record
         .append(&Event::End { code: end.shell_code() })
         .map_err(StartError::Record)?;

@@ -269,7 +269,7 @@ impl Grants {
         let directory = &names[..names.len().saturating_sub(1)];
         let root = &self.roots[place.root].path;
         let text = match rule.kind {
-            Kind::GitConfig => gitconfig::vet_change(present, content),
+            Kind::GitConfig => gitconfig::vet_change_at(present, content, directory),
             Kind::Gitfile => gitconfig::vet_gitfile(content, root, directory),
             Kind::Commondir => gitconfig::vet_commondir(content, directory),
             Kind::WorktreeGitdir => gitconfig::vet_worktree_gitdir(content, root, directory),
