@@ -6,6 +6,9 @@ use super::start::StartError;
 use super::tier::Facts;
 use crate::names;
 use crate::record::{Event, Record};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use picktwo_confine::landlock::{Access, Rights};
 use picktwo_inside::files::{self, Config, Grants, Root};
 use picktwo_inside::mode::SharedMode;
@@ -17,9 +20,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Where picktwo's commands are inside.
@@ -89,36 +91,53 @@ pub(super) fn phantom_key(plan: &Plan) -> std::io::Result<Option<String>> {
 
 /// Makes the profile's directories and files in the private home, where they are absent.
 pub(super) fn seed(plan: &Plan, values: &Placeholders) -> Result<(), StartError> {
-    let home = &plan.private_home;
     for dir in &plan.policy.profile.state {
-        let path = home.join(&dir.value);
-        std::fs::create_dir_all(&path).map_err(|e| StartError::File("make", path, e))?;
+        private_directory(&plan.private_home, Path::new(&dir.value))?;
     }
     for file in &plan.policy.profile.seed {
-        plant(home, file, values)?;
+        plant(&plan.private_home, file, values)?;
     }
     Ok(())
 }
 
-/// The private home was the agent's in earlier sessions: nothing in it may lead elsewhere, so links are refused on the way.
+/// Opens a directory of the private home, making what is missing of it. The home was the agent's in earlier sessions: what it
+/// may have put there leads nowhere else, since no link is followed.
+fn private_directory(home: &Path, relative: &Path) -> Result<OwnedFd, StartError> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let failed = |e: Errno| {
+        let why = match e {
+            Errno::ELOOP | Errno::ENOTDIR => std::io::Error::other("something else lies in its way; remove it"),
+            e => e.into(),
+        };
+        StartError::File("make", home.join(relative), why)
+    };
+    let mut dir = nix::fcntl::open(home, flags, Mode::empty()).map_err(failed)?;
+    for part in relative.components() {
+        let Component::Normal(name) = part else {
+            return Err(failed(Errno::EINVAL));
+        };
+        match nix::sys::stat::mkdirat(&dir, name, Mode::S_IRWXU) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(e) => return Err(failed(e)),
+        }
+        dir = nix::fcntl::openat(&dir, name, flags, Mode::empty()).map_err(failed)?;
+    }
+    Ok(dir)
+}
+
 fn plant(home: &Path, file: &Seed, values: &Placeholders) -> Result<(), StartError> {
-    let path = home.join(&file.path.value);
+    let relative = Path::new(&file.path.value);
     let Some(content) = file.fill(values) else {
         return Ok(());
     };
-    let failed = |e| StartError::File("write", path.clone(), e);
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir).map_err(failed)?;
-        if dir.canonicalize().map_err(failed)? != dir {
-            return Err(failed(std::io::Error::other(
-                "a link in the private home leads elsewhere; remove it",
-            )));
-        }
-    }
-    match File::options().write(true).create_new(true).mode(0o600).open(&path) {
-        Ok(mut f) => f.write_all(content.as_bytes()).map_err(failed),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(failed(e)),
+    let failed = |e: std::io::Error| StartError::File("write", home.join(relative), e);
+    let dir = private_directory(home, relative.parent().unwrap_or(Path::new("")))?;
+    let name = relative.file_name().ok_or_else(|| failed(Errno::EINVAL.into()))?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    match nix::fcntl::openat(&dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+        Ok(fd) => File::from(fd).write_all(content.as_bytes()).map_err(failed),
+        Err(Errno::EEXIST) => Ok(()),
+        Err(e) => Err(failed(e.into())),
     }
 }
 
