@@ -627,3 +627,31 @@ fn protected_paths_are_left_alone_in_edit_mode() {
     }
     assert!(scene.work().join("ordinary").exists());
 }
+
+#[test]
+fn a_session_cannot_keep_the_next_one_from_starting() {
+    let scene = scene();
+    for trick in [
+        "mkdir -p ~/.local/state/picktwo ~/.config/picktwo",
+        "chmod 000 ~",
+        "picktwo run -- true; test $? = 125",
+    ] {
+        assert_eq!(inside(&scene, trick).code(), 0, "{trick}");
+        let next = inside(&scene, "echo next");
+        assert_eq!(
+            (next.code(), next.stdout.as_str()),
+            (0, "next\n"),
+            "{trick}: {}",
+            next.all()
+        );
+    }
+    let refused = scene.run(["run", "--profile", "claude", "--", "true"], LIMIT).unwrap();
+    assert_eq!(refused.code(), 125, "{}", refused.all());
+    // What did not start left no record that looks like a killed session.
+    let verified = scene.run(["audit", "verify"], LIMIT).unwrap();
+    assert!(
+        verified.code() == 0 && !verified.stdout.contains("killed"),
+        "{}",
+        verified.all()
+    );
+}

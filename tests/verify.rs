@@ -74,7 +74,7 @@ fn the_wall_holds_in_every_role() {
     let held = |role: &str| findings["summary"][role]["held"].as_u64().unwrap();
     let (agent, retriever, gateway) = (held("agent"), held("retriever"), held("gateway"));
     assert!(
-        agent >= 140 && retriever >= 30 && gateway >= 25,
+        agent >= 320 && retriever >= 95 && gateway >= 95,
         "{agent} {retriever} {gateway}"
     );
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "something is left behind");
@@ -163,6 +163,9 @@ fn the_threats_name_only_tests_that_exist() {
     let mut files = Vec::new();
     sources(root, &mut files);
     let code: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    // However the lines are broken.
+    let code: String = code.split_whitespace().flat_map(|word| [word, " "]).collect();
+    let code = code.replace("( ", "(");
     let text = fs::read_to_string(root.join("docs/THREATS.md")).unwrap();
     let mut tested = 0;
     let mut threats = BTreeSet::new();

@@ -155,7 +155,7 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
         home: plan.identity.home.clone(),
         uid: plan.identity.uid,
         roots: plan.roots.iter().map(|r| r.path.clone()).collect(),
-        hidden: plan.hidden.clone(),
+        hidden: plan.hidden.iter().map(picktwo_inside::view::ReadOnly::seen).collect(),
         open_files: limits::nofile_limits()?,
         ignored: options.ignored.clone(),
         filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),

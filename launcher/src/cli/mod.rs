@@ -37,23 +37,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a command in a session
     Run(run::Args),
-    /// Run a whole session on embedded defaults against a hostile page, and judge it
     Demo(demo::Args),
-    /// Fetch a page through the quarantined retriever
     Fetch(fetch::Args),
-    /// List live sessions
     Sessions(sessions::Args),
-    /// Set a live session to read-only or edit
     Mode(mode::Args),
-    /// Read and check the records of sessions
     Audit(audit::Args),
-    /// Try the escapes from inside, role by role
     Verify(verify::Args),
-    /// Show what this machine can enforce, and why
     Doctor(doctor::Args),
-    /// Serve the session's tools to an agent over stdio (MCP)
     Mcp(mcp::Args),
 }
 
@@ -68,6 +59,9 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    if let Some(refusal) = inside_a_session(&cli.command) {
+        return output::fail(&refusal);
+    }
     match cli.command {
         Command::Run(args) => run::main(args),
         Command::Demo(args) => demo::main(args),
@@ -79,4 +73,18 @@ pub(crate) fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(args),
         Command::Mcp(args) => mcp::main(args),
     }
+}
+
+/// Commands of the person's have nothing to see inside a session, and nothing to change: better said than shown by what fails.
+fn inside_a_session(command: &Command) -> Option<String> {
+    let of_the_agent = match command {
+        Command::Fetch(_) | Command::Mcp(_) => true,
+        Command::Demo(args) => args.is_agent(),
+        Command::Verify(args) => args.is_inside(),
+        _ => false,
+    };
+    let inside = std::path::Path::new(picktwo_inside::view::TOOLS_SOCKET).exists();
+    (inside && !of_the_agent).then(|| {
+        "this is inside a session, where only `fetch` and `mcp` work: use another terminal for the rest".to_owned()
+    })
 }

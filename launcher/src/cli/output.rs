@@ -72,6 +72,11 @@ impl Paint {
     }
 }
 
+/// Whether diagnostics on stderr may be coloured.
+pub(crate) fn colourful_stderr() -> bool {
+    std::io::stderr().is_terminal() && allowed()
+}
+
 fn allowed() -> bool {
     std::env::var_os(crate::names::NO_COLOR).is_none_or(|v| v.is_empty())
         && std::env::var_os(crate::names::TERM).is_none_or(|t| t != "dumb")

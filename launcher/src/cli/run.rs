@@ -49,7 +49,10 @@ pub(crate) fn main(args: Args) -> ExitCode {
     let status = match args.json_status {
         None => Status::none(),
         Some(number) => match picktwo_confine::sys::take_fd(number) {
-            Some(fd) => Status::to(fd),
+            Some(fd) => match picktwo_confine::sys::status_flags(std::os::fd::AsFd::as_fd(&fd)) {
+                Ok(flags) if flags & nix::libc::O_ACCMODE != nix::libc::O_RDONLY => Status::to(fd),
+                _ => return output::fail(&format!("--json-status: descriptor {number} is not open for writing")),
+            },
             None => return output::fail(&format!("--json-status: descriptor {number} is not open")),
         },
     };
@@ -65,7 +68,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
     let plan = match Plan::resolve(wish) {
         Ok(plan) => plan,
         Err(e) => {
-            let text = e.render(std::io::stderr().is_terminal() && std::env::var_os(crate::names::NO_COLOR).is_none());
+            let text = e.render(output::colourful_stderr());
             let _ = std::io::stderr().write_all(text.as_bytes());
             return ExitCode::from(super::EXIT_FAILED);
         }

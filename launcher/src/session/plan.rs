@@ -8,6 +8,7 @@ use picktwo_policies::model::{Distiller, Policy, Set};
 use picktwo_wire::control::Mode;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What the person asked for.
@@ -169,6 +170,9 @@ impl Plan {
             .join(workspace_hash(&workspace))
             .join("home");
         make_private_dir(&private_home).map_err(PlanError::Private)?;
+        // An earlier session may have closed its home to itself.
+        std::fs::set_permissions(&private_home, std::fs::Permissions::from_mode(0o700))
+            .map_err(|e| PlanError::Missing(private_home.clone(), "the session's private home".to_owned(), e))?;
         let directory = std::env::current_dir()
             .ok()
             .filter(|d| wish.workspace.is_none() && d.starts_with(&workspace))

@@ -259,7 +259,7 @@ pub(super) fn command(
         home: plan.identity.home.clone(),
         uid: plan.identity.uid,
         roots: plan.roots.clone(),
-        hidden: plan.hidden.clone(),
+        hidden: plan.hidden.iter().map(ReadOnly::seen).collect(),
         open_files,
         ignored,
         filters,

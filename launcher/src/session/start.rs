@@ -153,8 +153,12 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     .map_err(StartError::View)?;
 
     // While the view is built: the record, the keys, the model side.
-    let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
     let secrets = Secrets::read(&plan)?;
+    let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
+    let mut unfinished = Unfinished {
+        record: &record,
+        code: crate::cli::EXIT_FAILED,
+    };
     let model = match secrets.model_start() {
         Some(start) => Some(Model::spawn(exe.as_fd(), &start).map_err(StartError::Model)?),
         None => None,
@@ -255,9 +259,7 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         Ok(running) => running,
         Err(e) => {
             let error = StartError::Command(e);
-            let _ = record.append(&Event::End {
-                code: i32::from(error.exit_code()),
-            });
+            unfinished.code = error.exit_code();
             return Err(error);
         }
     };
@@ -270,6 +272,7 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     drop(model);
     let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
+    std::mem::forget(unfinished);
     busy.wait(LAST_ANSWER);
     refusals.flush(LAST_ANSWER);
     record
@@ -277,6 +280,22 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         .map_err(StartError::Record)?;
     status.tell(&serde_json::json!({"event": "ended", "session": id, "code": end.shell_code()}));
     Ok(end)
+}
+
+/// Ends the record of a session that did not start.
+struct Unfinished<'a> {
+    record: &'a Record,
+    code: u8,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.record.dir().join(names::CONTROL_SOCKET));
+        // The error that ended the start is told to the person either way.
+        let _ = self.record.append(&Event::End {
+            code: i32::from(self.code),
+        });
+    }
 }
 
 /// Records what the gateway reports until it ends.

@@ -2,7 +2,7 @@
 
 use super::parse::{Layer, RawModel};
 use super::profile::{BUILTIN, builtin};
-use super::{Budget, Env, Files, Limits, Model, Policy, Retrieval, Set};
+use super::{Budget, Env, Files, Limits, Model, Policy, Retrieval, Set, Upstream};
 use crate::diagnostics::{Diagnostics, Kind, Place, Problem, nearest};
 use std::collections::BTreeMap;
 
@@ -252,7 +252,8 @@ impl Merge {
         }
         let mut models = BTreeMap::new();
         for (name, m) in raw {
-            let (Some(protocol), Some(upstream)) = (m.protocol, m.upstream) else {
+            let upstream = m.upstream.or_else(|| usual_upstream(&name, m.protocol.as_ref()?));
+            let (Some(protocol), Some(upstream)) = (m.protocol, upstream) else {
                 let message = format!("`model.{name}` has no `upstream`");
                 self.problems.push(Problem {
                     place: m.place,
@@ -301,6 +302,21 @@ fn union<'l, T: Clone + PartialEq + 'l>(
         }
     }
     all
+}
+
+/// Where an API is by itself, so that naming another key does not take naming its address again.
+fn usual_upstream(name: &str, protocol: &Set<String>) -> Option<Set<Upstream>> {
+    let url = match name {
+        "anthropic" => "https://api.anthropic.com",
+        "openai" => "https://api.openai.com",
+        "gemini" => "https://generativelanguage.googleapis.com",
+        _ => return None,
+    };
+    let value = Upstream::read(url).ok()?;
+    Some(Set {
+        value,
+        place: protocol.place.clone(),
+    })
 }
 
 /// What an agent needs of an API, where a policy names none: no stored files, no batches, no hosted sessions.

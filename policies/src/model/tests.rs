@@ -252,9 +252,19 @@ fn bad_values_are_refused() {
     }
     let found = policy(None, &[(Kind::User, "version = 1\nextends = [\"cladue\"]\n")]).expect_err("unknown");
     assert!(found.to_string().contains("did you mean \"claude\"?"), "{found}");
-    let found =
-        policy(None, &[(Kind::User, "version = 1\n[model.openai]\nkey = \"env:X\"\n")]).expect_err("no upstream");
+    let found = policy(
+        None,
+        &[(
+            Kind::User,
+            "version = 1\n[model.mine]\nprotocol = \"openai\"\nkey = \"env:X\"\n",
+        )],
+    )
+    .expect_err("no upstream");
     assert!(found.to_string().contains("no `upstream`"), "{found}");
+    // A known name has its usual address: another source of the key is all that has to be written.
+    let text = "version = 1\n[model.openai]\nkey = \"env:X\"\n";
+    let found = policy(None, &[(Kind::User, text)]).unwrap_or_else(|d| panic!("{d}"));
+    assert_eq!(found.models["openai"].upstream.url, "https://api.openai.com");
 }
 
 #[test]

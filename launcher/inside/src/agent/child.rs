@@ -2,6 +2,7 @@
 
 use super::{Command, GO, Report, failed, report};
 use crate::view::Clock;
+use crate::view::Inode;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal};
@@ -202,12 +203,19 @@ fn view_holds(command: &Command) -> Result<()> {
         }
     }
     for hidden in &command.hidden {
-        match nix::sys::stat::lstat(hidden) {
-            Err(Errno::ENOENT) => {}
-            found => {
+        // What an earlier session made at that place in its private home is its own affair.
+        match nix::sys::stat::lstat(&hidden.path) {
+            Ok(stat) if hidden.inode == Some(Inode::from(&stat)) => {
                 return wrong(
-                    format!("{} must not exist", hidden.display()),
-                    format!("{:?}", found.err()),
+                    format!("{} must not be visible", hidden.path.display()),
+                    "the directory of the host".into(),
+                );
+            }
+            Ok(_) | Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR | Errno::ELOOP) => {}
+            Err(errno) => {
+                return wrong(
+                    format!("{} must not be visible", hidden.path.display()),
+                    format!("{errno:?}"),
                 );
             }
         }

@@ -42,8 +42,8 @@ pub struct Command {
     pub uid: u32,
     /// The workspace and further directories that only grants change: checked from inside to be read-only.
     pub roots: Vec<PathBuf>,
-    /// Paths that must not exist in the view: checked from inside.
-    pub hidden: Vec<PathBuf>,
+    /// Directories of the host that must not be in the view, as they are outside: checked from inside.
+    pub hidden: Vec<crate::view::ReadOnly>,
     /// Limits of open descriptors, soft and hard: the person's own, not the launcher's raised ones.
     pub open_files: (u64, u64),
     /// Signals that the person's shell had ignored when picktwo started (`nohup`), and that stay ignored.

@@ -48,6 +48,13 @@ pub struct ReadOnly {
 }
 
 impl ReadOnly {
+    /// A path with the identity that it has now, if there is anything.
+    pub fn seen(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let inode = nix::sys::stat::lstat(&path).ok().map(|stat| Inode::from(&stat));
+        Self { path, inode }
+    }
+
     /// A path whose identity does not matter.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {

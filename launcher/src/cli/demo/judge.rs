@@ -206,32 +206,25 @@ fn first_line(text: &str) -> String {
     short
 }
 
-/// Prints the table and the sentence that counts.
+/// Prints the table, what each attempt heard below it, and the sentence that counts.
 pub(super) fn print(verdict: &Verdict, paint: Paint) -> std::io::Result<()> {
-    let mut rows = vec![
-        ["", "WHO", "HOLDS", "TRIED", "WHAT IT HEARD"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = vec![["", "WHO", "HOLDS", "TRIED"].map(str::to_owned).to_vec()];
     for f in &verdict.0 {
         let mark = if f.good { "held" } else { "OPEN" };
-        rows.push(vec![
-            mark.to_owned(),
-            f.who.to_owned(),
-            f.holds.to_owned(),
-            f.tried.to_owned(),
-            f.found.clone(),
-        ]);
+        rows.push([mark, f.who, f.holds, f.tried].map(str::to_owned).to_vec());
     }
     let table = output::table(&rows);
     let mut out = std::io::stdout().lock();
-    for (i, line) in table.lines().enumerate() {
-        match (i, line.strip_prefix("held"), line.strip_prefix("OPEN")) {
-            (0, ..) => writeln!(out, "{}", paint.faint(line))?,
-            (_, Some(rest), _) => writeln!(out, "{}{rest}", paint.good("held"))?,
-            (_, _, Some(rest)) => writeln!(out, "{}{rest}", paint.bad("OPEN"))?,
-            _ => writeln!(out, "{line}")?,
-        }
+    let mut lines = table.lines();
+    writeln!(out, "{}", paint.faint(lines.next().unwrap_or_default()))?;
+    for (line, f) in lines.zip(&verdict.0) {
+        let (mark, rest) = line.split_at(4);
+        let mark = if f.good { paint.good(mark) } else { paint.bad(mark) };
+        writeln!(
+            out,
+            "{mark}{rest}\n      {}",
+            paint.faint(&format!("→ {}", output::plain(&f.found)))
+        )?;
     }
     let open = verdict.0.iter().filter(|f| !f.good).count();
     if open == 0 {

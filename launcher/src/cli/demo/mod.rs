@@ -45,6 +45,13 @@ pub(super) struct Secrets {
     pub(super) page: String,
 }
 
+impl Args {
+    /// Whether this is the session's own command.
+    pub(crate) fn is_agent(&self) -> bool {
+        self.agent
+    }
+}
+
 pub(crate) fn main(args: Args) -> ExitCode {
     if args.agent {
         return agent::main();
@@ -60,6 +67,8 @@ pub(crate) fn main(args: Args) -> ExitCode {
                 ExitCode::FAILURE
             }
         }
+        // Whoever reads the first lines only (`| head`) has seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => output::fail(&format!("the demonstration could not be played: {e}")),
     }
 }

@@ -61,6 +61,13 @@ impl Role {
     }
 }
 
+impl Args {
+    /// Whether this is the session's own command.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside
+    }
+}
+
 pub(crate) fn main(args: Args) -> ExitCode {
     if args.inside {
         return inside::main(args.bare);
