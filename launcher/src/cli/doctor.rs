@@ -65,10 +65,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
 /// What newer kernels add and who does it instead here.
 fn newer_rights(abi: Option<u32>) -> Option<String> {
     match abi? {
-        n if n >= 10 => None,
-        _ => Some(
-            "UNIX sockets (ABI 9) and UDP (ABI 10) are closed by granted calls and the network namespace instead"
-                .to_owned(),
-        ),
+        n if n >= landlock::NEWEST => None,
+        _ => Some("UNIX sockets (ABI 9) are decided on by granted calls instead".to_owned()),
     }
 }

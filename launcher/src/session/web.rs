@@ -57,7 +57,8 @@ pub(crate) struct Retriever<'a> {
 
 /// Forks the process that will become the web side, to be called before the launcher has read anything worth stealing.
 ///
-/// It holds nothing but the channel and the executable, and waits for one message.
+/// It holds no descriptor but the channel and the executable, and waits for one message; executing itself then replaces its memory
+/// and environment, which until then are copies of the launcher's.
 ///
 /// # Errors
 /// If the channel or the process cannot be made.
