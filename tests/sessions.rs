@@ -451,7 +451,8 @@ fn open_writers_are_named_and_ended() {
             child.kill().unwrap();
             child.wait().unwrap();
         } else {
-            assert!(!shown.contains(".txt"), "{shown}");
+            // Named as ended, and not as still open.
+            assert!(shown.contains("Ended") && !shown.contains("Still open"), "{shown}");
             let status = child.wait().unwrap();
             assert_eq!(
                 status.signal().or(status.code().map(|c| c - 128)),

@@ -116,10 +116,25 @@ fn sentence(event: &Event) -> String {
             "start    session {session}, {mode}, {tier} tier (Landlock ABI {landlock}), profile {profile}, {workspace}: {}",
             command.join(" ")
         ),
-        Event::Mode { was, mode, by, writers } => match writers {
-            0 => format!("mode     {was} → {mode}, by {by}"),
-            n => format!("mode     {was} → {mode}, by {by}; {n} still open for writing"),
-        },
+        Event::Mode {
+            was,
+            mode,
+            by,
+            writers,
+            ended,
+        } => {
+            let ended = if *ended == 0 {
+                String::new()
+            } else {
+                format!("; {ended} writers ended")
+            };
+            let open = if *writers == 0 {
+                String::new()
+            } else {
+                format!("; {writers} still open for writing")
+            };
+            format!("mode     {was} → {mode}, by {by}{ended}{open}")
+        }
         Event::Refused {
             call,
             path,

@@ -2,7 +2,7 @@
 
 use super::output::{self, Paint};
 use crate::session::registry;
-use picktwo_wire::control::{Mode, Reply, Request};
+use picktwo_wire::control::{Mode, Reply, Request, Writer};
 use std::process::ExitCode;
 
 /// Sets the mode of a live session, at once and for every process in it.
@@ -41,8 +41,13 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Ok(answer) => answer,
         Err(e) => return output::fail(&e),
     };
-    let (mode, was, writers) = match &reply {
-        Reply::Mode { mode, was, writers } => (*mode, *was, writers),
+    let (mode, was, writers, ended) = match &reply {
+        Reply::Mode {
+            mode,
+            was,
+            writers,
+            ended,
+        } => (*mode, *was, writers, ended),
         Reply::Error { reason } => return output::fail(reason),
         Reply::Status { .. } => return output::fail(&"the session answered something else than a mode"),
     };
@@ -62,16 +67,14 @@ pub(crate) fn main(args: Args) -> ExitCode {
     } else {
         format!("Session {} is now {shown} (was {was}).\n", session.id)
     };
+    if !ended.is_empty() {
+        text.push_str("Ended, with what it held open for writing:\n");
+        text.extend(ended.iter().map(line));
+    }
     if !writers.is_empty() {
         text.push_str(&paint.warn("Still open for writing from before:"));
         text.push('\n');
-        for w in writers {
-            let who = match w.pid {
-                Some(pid) => format!("{} ({pid})", output::plain(&w.command)),
-                None => "no process shows it".to_owned(),
-            };
-            text.push_str(&format!("  {who}  {}  {}\n", w.how, output::plain(&w.path)));
-        }
+        text.extend(writers.iter().map(line));
         if !args.stop {
             text.push_str(&format!(
                 "End them with: picktwo mode {} read-only --stop\n",
@@ -80,4 +83,13 @@ pub(crate) fn main(args: Args) -> ExitCode {
         }
     }
     output::print(&text)
+}
+
+/// One writer: who, how, and what.
+fn line(writer: &Writer) -> String {
+    let who = match writer.pid {
+        Some(pid) => format!("{} ({pid})", output::plain(&writer.command)),
+        None => "no process shows it".to_owned(),
+    };
+    format!("  {who}  {}  {}\n", writer.how, output::plain(&writer.path))
 }

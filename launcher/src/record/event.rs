@@ -38,6 +38,8 @@ pub(crate) enum Event {
         by: String,
         /// Descriptors that stayed open for writing.
         writers: usize,
+        /// Descriptors whose processes were ended for it.
+        ended: usize,
     },
     /// Changes of files were refused; one line may stand for several.
     Refused {

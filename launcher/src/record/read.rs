@@ -209,7 +209,11 @@ fn check(id: &str, audit: Option<chain::Read<Event>>, anchor: Option<&Anchor>, l
         note: None,
     };
     let Some(read) = audit else {
-        finding.wrong = Some("its audit is missing".to_owned());
+        match anchor {
+            Some(_) => finding.wrong = Some("its audit is missing".to_owned()),
+            // Nothing of it was ever recorded: its directory is made first.
+            None => finding.note = Some("no record: it starts just now, or was killed at its start".to_owned()),
+        }
         return finding;
     };
     finding.lines = read.lines.len();

@@ -100,38 +100,43 @@ impl Steering {
     /// Sets the mode. Opening is recorded first and closing is done first: whatever fails, the narrower mode is in force.
     fn set_mode(&self, peer: &Peer, mode: Mode, stop: bool) -> Result<Reply, String> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = |was: Mode, writers: usize| Event::Mode {
+        let event = |was: Mode, writers: usize, ended: usize| Event::Mode {
             was: was.to_string(),
             mode: mode.to_string(),
             by: peer.to_string(),
             writers,
+            ended,
         };
         match mode {
             Mode::Edit => {
                 let was = wire_mode(self.grants.mode());
                 self.record
-                    .append(&event(was, 0))
+                    .append(&event(was, 0, 0))
                     .map_err(|e| format!("the mode stays {was}: {e}"))?;
                 self.grants.set_mode(mode::Mode::Edit);
                 Ok(Reply::Mode {
                     mode,
                     was,
                     writers: Vec::new(),
+                    ended: Vec::new(),
                 })
             }
             Mode::ReadOnly => {
                 let was = wire_mode(self.grants.set_mode(mode::Mode::ReadOnly));
                 let mut open = self.writers();
+                let mut ended = Vec::new();
                 if stop && !open.is_empty() {
                     end_all(&open);
-                    open = self.writers();
+                    ended = std::mem::replace(&mut open, self.writers());
+                    ended.retain(|writer| writer.pid > 0);
                 }
-                let recorded = self.record.append(&event(was, open.len()));
+                let recorded = self.record.append(&event(was, open.len(), ended.len()));
                 recorded.map_err(|e| format!("the mode is read-only, but {e}"))?;
                 Ok(Reply::Mode {
                     mode,
                     was,
                     writers: open.into_iter().map(wire_writer).collect(),
+                    ended: ended.into_iter().map(wire_writer).collect(),
                 })
             }
         }

@@ -49,6 +49,9 @@ pub enum Reply {
         was: Mode,
         /// Descriptors that are still open for writing; empty in edit mode.
         writers: Vec<Writer>,
+        /// What could still write and was ended on request.
+        #[serde(default)]
+        ended: Vec<Writer>,
     },
     /// The session's description.
     Status {
