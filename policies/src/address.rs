@@ -166,6 +166,54 @@ fn public_v6(address: Ipv6Addr) -> Result<(), Why> {
     Ok(())
 }
 
+/// Names, and everything below them, that belong to the local machine or network by registration or by long use, to a cloud's
+/// metadata, or that resolve to whatever address they contain (RFC 6761, RFC 6762, RFC 7686, RFC 8375, RFC 9476).
+const LOCAL_NAMES: &[&str] = &[
+    "alt",
+    "arpa",
+    "cluster.local",
+    "corp",
+    "docker.internal",
+    "home",
+    "instance-data",
+    "internal",
+    "intranet",
+    "invalid",
+    "ip6-localhost",
+    "ip6-loopback",
+    "kubernetes.default.svc",
+    "lacolhost.com",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "localtest.me",
+    "lvh.me",
+    "metadata.azure.com",
+    "metadata.oci.oraclecloud.com",
+    "metadata.packet.net",
+    "nip.io",
+    "onion",
+    "private",
+    "sslip.io",
+    "svc",
+    "test",
+    "vcap.me",
+    "xip.io",
+];
+
+/// Whether a name, in lower-case ASCII without a trailing dot, may be asked for on behalf of a page. Its addresses are judged as
+/// well ([`public`]): this keeps questions about the local network from leaving, and names the reason better than an address
+/// could.
+#[must_use]
+pub fn public_name(name: &str) -> bool {
+    let within = |suffix: &&str| {
+        name.strip_suffix(*suffix)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    name.contains('.') && !LOCAL_NAMES.iter().any(within)
+}
+
 #[cfg(test)]
 #[path = "address_tests.rs"]
 mod tests;

@@ -1,5 +1,6 @@
 //! Host names: what may be asked of a name server at all, and what a retriever may not ask for.
 
+use picktwo_policies::address;
 use picktwo_wire::MAX_HOST;
 use std::net::IpAddr;
 
@@ -97,39 +98,11 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Names, and everything below them, that belong to the local network or machine by registration or by long use (RFC 6761,
-/// RFC 6762, RFC 8375, the namespaces of cloud metadata services, Kubernetes and Docker).
-const LOCAL: &[&str] = &[
-    "localhost",
-    "localdomain",
-    "local",
-    "internal",
-    "home.arpa",
-    "lan",
-    "intranet",
-    "corp",
-    "home",
-    "private",
-    "test",
-    "invalid",
-    "onion",
-    "metadata.packet.net",
-    "metadata.oci.oraclecloud.com",
-    "instance-data.ec2.internal",
-    "cluster.local",
-    "kubernetes.default.svc",
-    "svc",
-    "docker.internal",
-    "localtest.me",
-    "in-addr.arpa",
-    "ip6.arpa",
-];
-
 /// Whether a name may be asked for on behalf of a retriever. Its addresses are judged as well: this only keeps questions
 /// about the local network from leaving, and names the reason better than an address could.
 #[must_use]
 pub fn is_public(name: &Name) -> bool {
-    name.as_str().contains('.') && !LOCAL.iter().any(|suffix| name.is_or_below(suffix))
+    address::public_name(name.as_str())
 }
 
 /// A host as a policy writes it: a literal address, with or without brackets, or a name.

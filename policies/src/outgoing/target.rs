@@ -8,41 +8,6 @@ use url::{Host, Url};
 /// Bytes of a URL that may cross the wall.
 pub(crate) const MAX_URL: usize = 2048;
 
-/// Names that lead to this machine, its network or a cloud's metadata, wherever they resolve to.
-const PRIVATE_NAMES: &[&str] = &[
-    "localhost",
-    "localdomain",
-    "local",
-    "internal",
-    "home.arpa",
-    "lan",
-    "intranet",
-    "corp",
-    "home",
-    "private",
-    "test",
-    "invalid",
-    "onion",
-    "alt",
-    "svc",
-    "instance-data",
-    "cluster.local",
-    "metadata.azure.com",
-    "metadata.packet.net",
-    "metadata.oci.oraclecloud.com",
-    "ip6-localhost",
-    "ip6-loopback",
-    "nip.io",
-    "sslip.io",
-    "xip.io",
-    "localtest.me",
-    "lvh.me",
-    "vcap.me",
-    "lacolhost.com",
-    "host.docker.internal",
-    "arpa",
-];
-
 /// A URL as it will be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -134,12 +99,9 @@ impl Target {
                 ),
             };
         }
-        let private = |suffix: &str| {
-            self.host == suffix || self.host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'))
-        };
-        if !self.host.contains('.') || PRIVATE_NAMES.iter().any(|n| private(n)) {
+        if !address::public_name(&self.host) {
             let reason = format!(
-                "{} names something on this machine or its network (exceptions: retrieval.private)",
+                "{} is a name of this machine, its network or of no public host; the user's policy may name it with its port in retrieval.private",
                 self.host
             );
             return refuse("private-name", host, reason);
