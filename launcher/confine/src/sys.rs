@@ -241,6 +241,25 @@ pub fn fstatat(dir: BorrowedFd<'_>, path: &CStr, flags: i32) -> Result<Identity>
     identity(|stat| unsafe { libc::fstatat(dir.as_raw_fd(), path.as_ptr(), stat, flags) })
 }
 
+/// When an object was made (`statx`, `STATX_BTIME`): tells it from an older one of the same inode number. Zero where the file system
+/// does not know.
+pub fn born(fd: BorrowedFd<'_>) -> Result<(i64, u32)> {
+    // SAFETY: statx is plain data, for which all zeroes is a valid value.
+    let mut answer: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel reads an empty path and fills in one statx.
+    let rc = unsafe {
+        libc::statx(
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            libc::STATX_BTIME,
+            &mut answer,
+        )
+    };
+    Errno::result(rc)?;
+    Ok((answer.stx_btime.tv_sec, answer.stx_btime.tv_nsec))
+}
+
 /// The id of the mount that a descriptor is on (`statx`, `STATX_MNT_ID`).
 pub fn mount_id(fd: BorrowedFd<'_>) -> Result<u64> {
     // SAFETY: statx is plain data, for which all zeroes is a valid value.

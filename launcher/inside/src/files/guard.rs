@@ -18,12 +18,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) const PROTECTED: Errno = Errno::EACCES;
 
 type Inodes = HashSet<(u64, u64)>;
+/// Device, inode and time of birth: an inode number is used again once its object is gone.
+type Object = (u64, u64, i64, u32);
 
 pub(crate) struct Guard {
     pub(crate) protected: Protected,
     words: Words,
     /// Objects at protected paths that this session created: it may remove them.
-    created: Mutex<Inodes>,
+    created: Mutex<HashSet<Object>>,
     /// Protected files with more than one name, once a file with more than one name was to be changed.
     aliases: Mutex<Option<Arc<Inodes>>>,
 }
@@ -125,25 +127,28 @@ impl Guard {
         }
     }
 
-    pub(crate) fn mark_created(&self, identity: &Identity) {
+    pub(crate) fn mark_created(&self, fd: BorrowedFd<'_>) {
+        let Ok(object) = object(fd) else { return };
         self.created
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert((identity.dev, identity.ino));
+            .insert(object);
     }
 
-    pub(crate) fn was_created(&self, identity: &Identity) -> bool {
+    pub(crate) fn was_created(&self, fd: BorrowedFd<'_>) -> bool {
+        let Ok(object) = object(fd) else { return false };
         self.created
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .contains(&(identity.dev, identity.ino))
+            .contains(&object)
     }
 
-    pub(crate) fn forget_created(&self, identity: &Identity) {
+    pub(crate) fn forget_created(&self, fd: BorrowedFd<'_>) {
+        let Ok(object) = object(fd) else { return };
         self.created
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .remove(&(identity.dev, identity.ino));
+            .remove(&object);
     }
 }
 
@@ -213,8 +218,8 @@ impl Grants {
         };
         match dir.object(self) {
             Ok((fd, _)) => Ok(protect::is_git_directory(|name| has(fd.as_fd(), name))),
-            Err(Fail::Errno(_)) => Ok(false),
-            Err(Fail::Again) => Err(Fail::Again),
+            Err(Fail::Errno(Errno::ENOENT | Errno::ENOTDIR)) => Ok(false),
+            Err(fail) => Err(fail),
         }
     }
 
@@ -240,6 +245,34 @@ impl Grants {
             Some(_) if !place.exact => Err(Fail::Again),
             Some(rule) => Err(self.refused(call, place, PROTECTED, &rule.name)),
         }
+    }
+
+    /// Refuses a symbolic link in a git directory: git obeys and writes what it leads to (`rebase-merge`, `modules`, `logs/HEAD`,
+    /// `index`), and nothing of that is judged by its name there. `git init`'s question whether there are links is harmless.
+    pub(crate) fn no_link_in_git(&self, call: &super::Call<'_>, place: &Place, probe: bool) -> Result<(), Fail> {
+        let names = place.names();
+        let Some((last, parents)) = names.split_last() else {
+            return Ok(());
+        };
+        let probes = probe && last.len() == 7 && last[0] == b't' && last.iter().all(u8::is_ascii_alphanumeric);
+        let mut inside = false;
+        for at in 0..parents.len() + 1 {
+            inside = inside
+                || (at > 0
+                    && self
+                        .guard
+                        .protected
+                        .check(&parents[at - 1..at])
+                        .is_some_and(|r| r.kind == Kind::Gitfile))
+                || self.is_git_directory(place, &parents[..at])?;
+        }
+        if !inside || probes {
+            return Ok(());
+        }
+        if !place.exact {
+            return Err(Fail::Again);
+        }
+        Err(self.refused(call, place, PROTECTED, "symbolic link in a git directory"))
     }
 
     /// Refuses a change to a file that has another, protected name.
@@ -340,6 +373,10 @@ impl Grants {
             let entry = entry.map_err(|_| WHY)?;
             let name = entry.file_name();
             let name = name.as_bytes();
+            // What a link leads to is judged by its own path, not as a part of this directory.
+            if entry.file_type().map_err(|_| WHY)?.is_symlink() {
+                return Err(WHY);
+            }
             match self
                 .guard
                 .protected
@@ -377,7 +414,20 @@ fn may_spell(name: &[u8], mark: &str) -> bool {
     name.eq_ignore_ascii_case(mark.as_bytes()) || other_spelling(name)
 }
 
-/// Whether a directory has an entry.
+/// Whether a directory has an entry. Only an answer that says so means that it has not: a directory whose mode forbids the look, for a
+/// moment, has all of them.
 fn has(dir: BorrowedFd<'_>, name: &str) -> bool {
-    cstring(name.as_bytes()).is_ok_and(|name| sys::fstatat(dir, &name, libc::AT_SYMLINK_NOFOLLOW).is_ok())
+    let Ok(name) = cstring(name.as_bytes()) else {
+        return true;
+    };
+    !matches!(
+        sys::fstatat(dir, &name, libc::AT_SYMLINK_NOFOLLOW),
+        Err(Errno::ENOENT | Errno::ENOTDIR)
+    )
+}
+
+/// An object, told from later ones of the same inode number.
+pub(crate) fn object(fd: BorrowedFd<'_>) -> Result<Object, Errno> {
+    let (identity, born) = (sys::fstat(fd)?, sys::born(fd)?);
+    Ok((identity.dev, identity.ino, born.0, born.1))
 }

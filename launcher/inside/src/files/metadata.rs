@@ -204,7 +204,7 @@ impl Grants {
         match (&rule, change) {
             (None, Change::Access(..)) => return self.perform(fd, identity, change),
             (Some(_), Change::Access(..)) => return Err(PROTECTED.into()),
-            (Some(rule), _) if !self.harmless(rule, identity, change) => {
+            (Some(rule), _) if !self.harmless(rule, fd, identity, change) => {
                 return Err(self.refused(call, place, PROTECTED, &rule.name));
             }
             _ => {}
@@ -220,15 +220,15 @@ impl Grants {
 
     /// What may be changed about a protected object: what ordinary tools do to those that they made here, and `git init`'s
     /// question whether the file system has an executable bit.
-    fn harmless(&self, rule: &Rule, identity: &Identity, change: &Change) -> bool {
+    fn harmless(&self, rule: &Rule, fd: &OwnedFd, identity: &Identity, change: &Change) -> bool {
         match change {
             Change::Length(_) => false,
             Change::Mode(mode) if identity.kind() == libc::S_IFREG && rule.kind == Kind::GitConfig => {
-                (mode ^ identity.mode) & 0o7777 & !libc::S_IXUSR == 0 || self.guard.was_created(identity)
+                (mode ^ identity.mode) & 0o7777 & !libc::S_IXUSR == 0 || self.guard.was_created(fd.as_fd())
             }
             // A directory that may be made may have its mode and times set, as `tar` and `cp -a` do.
             _ => {
-                self.guard.was_created(identity)
+                self.guard.was_created(fd.as_fd())
                     || (identity.kind() == libc::S_IFDIR && rule.kind.may_mkdir() && matches!(change, Change::Times(_)))
             }
         }
@@ -240,6 +240,10 @@ impl Grants {
             Change::Mode(mode) => {
                 if identity.kind() == libc::S_IFLNK {
                     return Err(Errno::EOPNOTSUPP.into());
+                }
+                // A set-id program would lend the person's identity to everybody else on this machine.
+                if mode & (libc::S_ISUID | libc::S_ISGID) != 0 && identity.kind() != libc::S_IFDIR {
+                    return Err(Errno::EPERM.into());
                 }
                 sys::fchmodat2(at, c"", mode & 0o7777, EMPTY)?;
                 if mode & 0o111 != 0 && identity.kind() == libc::S_IFREG && !executable(identity) {

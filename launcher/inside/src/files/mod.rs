@@ -22,6 +22,7 @@ mod written;
 
 pub(crate) use caller::{Base, Call, Target, own_state, unreadable};
 pub use events::{Event, Sink};
+pub(crate) use guard::object;
 pub(crate) use resolve::{BENEATH, Follow, Place, Where, cstring};
 pub(crate) use socket_files::Bound;
 pub(crate) use waiting::Waiting;

@@ -55,12 +55,12 @@ impl Grants {
             let dir = place.dir(self)?;
             sys::mkdirat(dir.as_fd(), &place.name()?, mode)?;
             if rule.is_some() {
-                let (_, identity) = Place {
+                let (made, _) = Place {
                     slash: false,
                     ..place.clone()
                 }
                 .object(self)?;
-                self.guard.mark_created(&identity);
+                self.guard.mark_created(made.as_fd());
             }
             self.granted(call, place);
             Ok(Answer::Value(0))
@@ -74,27 +74,30 @@ impl Grants {
         let target = call.target(dirfd, path)?;
         self.on_name(call, &target, |place| {
             self.read_only(call, place)?;
+            if self.holds_root(place) {
+                return Err(Errno::EBUSY.into());
+            }
             let rule = self.rule(place)?;
             let bare = Place {
                 slash: false,
                 ..place.clone()
             };
-            let identity = match &rule {
+            let object = match &rule {
                 None => None,
                 Some(rule) => {
-                    let (_, identity) = bare.object(self)?;
+                    let (object, _) = bare.object(self)?;
                     // An empty directory that could be made again as well may go.
                     let empty = flags & libc::AT_REMOVEDIR != 0 && rule.kind.may_mkdir();
-                    if !empty && !self.guard.was_created(&identity) {
+                    if !empty && !self.guard.was_created(object.as_fd()) {
                         return Err(self.refused(call, place, PROTECTED, &rule.name));
                     }
-                    Some(identity)
+                    Some(object)
                 }
             };
             let dir = place.dir(self)?;
             sys::unlinkat(dir.as_fd(), &place.name()?, flags)?;
-            if let Some(identity) = identity {
-                self.guard.forget_created(&identity);
+            if let Some(object) = object {
+                self.guard.forget_created(object.as_fd());
             }
             if flags & libc::AT_REMOVEDIR != 0 {
                 self.moves.fetch_add(1, Ordering::AcqRel);
@@ -116,6 +119,7 @@ impl Grants {
                 self.absent(place)?;
                 self.may_move(call, place, false)?;
             }
+            self.no_link_in_git(call, place, true)?;
             self.completing(call, place)?;
             let dir = place.dir(self)?;
             sys::symlinkat(&cstring(&text)?, dir.as_fd(), &place.name()?)?;
@@ -139,6 +143,7 @@ impl Grants {
             libc::S_IFCHR | libc::S_IFBLK => return Err(Errno::EPERM),
             _ => return Err(Errno::EINVAL),
         }
+        let mode = mode & !(libc::S_ISUID | libc::S_ISGID);
         let target = call.target(dirfd, path)?;
         self.on_name(call, &target, |place| {
             self.read_only_new(call, place)?;

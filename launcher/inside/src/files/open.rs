@@ -80,7 +80,8 @@ impl Grants {
             path,
             How {
                 flags,
-                mode: mode & 0o7777,
+                // No set-id bits: see `perform`.
+                mode: mode & 0o1777,
             },
             0,
         )
@@ -105,7 +106,7 @@ impl Grants {
         let (flags, mode, resolve) = (word(0), word(8), word(16));
         let how = How {
             flags: flags as i32,
-            mode: mode as u32,
+            mode: mode as u32 & 0o1777,
         };
         if flags >> 31 == 0 && !how.writes() {
             return Ok(Answer::Proceed);

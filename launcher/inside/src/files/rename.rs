@@ -68,6 +68,9 @@ impl Grants {
         };
         let (_, source) = plain(from).object(self)?;
         let directory = source.kind() == libc::S_IFDIR;
+        if self.holds_root(from) || self.holds_root(to) {
+            return Err(Errno::EBUSY.into());
+        }
         self.may_move(call, from, directory)?;
         let target = match plain(to).object(self) {
             Ok((_, identity)) => Some(identity),
@@ -94,6 +97,12 @@ impl Grants {
         if flags & libc::RENAME_EXCHANGE != 0 {
             self.may_move(call, from, either)?;
             self.completing(call, from)?;
+        }
+        if source.kind() == libc::S_IFLNK {
+            self.no_link_in_git(call, to, false)?;
+        }
+        if flags & libc::RENAME_EXCHANGE != 0 && target.is_some_and(|t| t.kind() == libc::S_IFLNK) {
+            self.no_link_in_git(call, from, false)?;
         }
         self.completing(call, to)?;
         let (a, b) = (from.dir(self)?, to.dir(self)?);
@@ -165,6 +174,9 @@ impl Grants {
         self.may_link_to(call, to)?;
         self.may_move(call, from, source.kind() == libc::S_IFDIR)?;
         self.no_alias(call, from, &source)?;
+        if source.kind() == libc::S_IFLNK {
+            self.no_link_in_git(call, to, false)?;
+        }
         let (a, b) = (from.dir(self)?, to.dir(self)?);
         sys::linkat(a.as_fd(), &from.name()?, b.as_fd(), &to.name()?, 0)?;
         self.granted(call, to);

@@ -225,6 +225,15 @@ impl Grants {
         Some((root, rel))
     }
 
+    /// Whether a place is a root of its own or has one beneath it, reached through a root around it: it keeps its name, since what
+    /// lies in it is judged by its path from there.
+    pub(crate) fn holds_root(&self, place: &Place) -> bool {
+        self.roots.len() > 1 && {
+            let path = [&self.roots[place.root].path[..], b"/", &place.rel].concat();
+            self.roots.iter().any(|root| strip(&root.path, &path).is_some())
+        }
+    }
+
     /// The path that /proc shows for a descriptor of ours. Too long a one is `ENAMETOOLONG`: never a guess.
     pub(crate) fn path_of(&self, fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
         let mut number = [0u8; 16];

@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError};
 /// Where a socket was bound.
 pub(crate) enum Bound {
     /// Beneath a granted root: this file was made.
-    Made(Identity),
+    Made((u64, u64, i64, u32)),
     /// Nowhere yet: the path leads out of the granted roots.
     Elsewhere,
 }
@@ -120,7 +120,7 @@ impl Grants {
         target: &Target,
         socket: BorrowedFd<'_>,
         address: &[u8],
-    ) -> Result<Identity, Fail> {
+    ) -> Result<(u64, u64, i64, u32), Fail> {
         self.read_only_new(call, place)?;
         self.absent(place)?;
         if let Some(rule) = self.rule(place)? {
@@ -145,9 +145,9 @@ impl Grants {
             }
         };
         bound?;
-        let (_, identity) = place.object(self)?;
+        let (made, _) = place.object(self)?;
         self.granted(call, place);
-        Ok(identity)
+        Ok(super::guard::object(made.as_fd())?)
     }
 
     /// A directory of the view beneath its root, on the writable mount.

@@ -84,7 +84,7 @@ impl Grants {
                 libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
                 how.mode & 0o666,
             )?;
-            self.guard.mark_created(&sys::fstat(fd.as_fd())?);
+            self.guard.mark_created(fd.as_fd());
             // Only one content is ever accepted, and git reads it back before its next granted call.
             if rule.kind == Kind::Commondir {
                 File::from(fd).write_all(COMMONDIR).map_err(|_| Errno::ENOSPC)?;
@@ -198,14 +198,13 @@ impl Grants {
         File::from(fd.try_clone().map_err(|_| Errno::EMFILE)?)
             .write_all(&text)
             .map_err(|_| Errno::ENOSPC)?;
-        let identity = sys::fstat(fd.as_fd())?;
         let fresh = match to.object(self) {
-            Ok((_, former)) => self.guard.was_created(&former),
+            Ok((former, _)) => self.guard.was_created(former.as_fd()),
             Err(_) => true,
         };
         sys::renameat2(a.as_fd(), &old, b.as_fd(), &new, 0)?;
         if fresh {
-            self.guard.mark_created(&identity);
+            self.guard.mark_created(fd.as_fd());
         }
         Ok(())
     }
@@ -223,7 +222,7 @@ impl Grants {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let fd = to.open(self, flags, source.mode & 0o666)?;
         sys::fchmodat2(fd.as_fd(), c"", source.mode & 0o777, libc::AT_EMPTY_PATH)?;
-        self.guard.mark_created(&sys::fstat(fd.as_fd())?);
+        self.guard.mark_created(fd.as_fd());
         File::from(fd).write_all(&text).map_err(|_| Errno::ENOSPC)?;
         Ok(())
     }
@@ -258,7 +257,7 @@ impl Grants {
             identity.mode & 0o666,
         )?;
         sys::fchmodat2(fd.as_fd(), c"", identity.mode & 0o777, libc::AT_EMPTY_PATH)?;
-        self.guard.mark_created(&sys::fstat(fd.as_fd())?);
+        self.guard.mark_created(fd.as_fd());
         File::from(fd).write_all(&text).map_err(|_| Errno::ENOSPC)?;
         Ok(())
     }

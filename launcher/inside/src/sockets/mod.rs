@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::notify::{Listener, Request};
-use picktwo_confine::sys::{self, Identity};
+use picktwo_confine::sys;
 use picktwo_confine::{Errno, memory};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,7 +49,8 @@ pub struct Sockets {
     allowed: Vec<Vec<u8>>,
     table: Mutex<Table>,
     /// Socket files that the session made beneath granted roots.
-    made: Mutex<HashSet<(u64, u64)>>,
+    /// By device, inode and time of birth: an inode number is used again for sockets of others.
+    made: Mutex<HashSet<(u64, u64, i64, u32)>>,
 }
 
 /// How long a serving thread itself waits for a connection: on loopback it is there at once.
@@ -331,7 +332,7 @@ impl Sockets {
         if identity.kind() != libc::S_IFSOCK {
             return Err(Errno::ECONNREFUSED);
         }
-        if !self.may_connect(call.grants, object.as_fd(), &identity, &shown) {
+        if !self.may_connect(call.grants, object.as_fd(), &shown) {
             call.grants.tell_socket(call, &shown, Errno::EACCES);
             return Err(Errno::EACCES);
         }
@@ -374,13 +375,9 @@ impl Sockets {
     }
 
     /// Whether a socket file is one that the session made, or one of the launcher's for it.
-    fn may_connect(&self, grants: &Grants, object: BorrowedFd<'_>, identity: &Identity, shown: &[u8]) -> bool {
-        if self
-            .made
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&(identity.dev, identity.ino))
-        {
+    fn may_connect(&self, grants: &Grants, object: BorrowedFd<'_>, shown: &[u8]) -> bool {
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if crate::files::object(object).is_ok_and(|object| made().contains(&object)) {
             return true;
         }
         if self.allowed.iter().any(|path| path == shown) {
@@ -432,11 +429,8 @@ impl Sockets {
     fn bind_unix(&self, call: &Call<'_>, entry: &Entry, path: &[u8], bytes: &[u8]) -> Outcome {
         let target = call.target_at_cwd(path)?;
         match call.grants.bind_socket(call, &target, entry.fd.as_fd(), bytes)? {
-            crate::files::Bound::Made(identity) => {
-                self.made
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert((identity.dev, identity.ino));
+            crate::files::Bound::Made(object) => {
+                self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(object);
                 Ok(Some(0))
             }
             // The view's own rules: private or read-only mounts. The socket is of the session's network namespace, so that even
