@@ -9,6 +9,7 @@ mod model;
 pub(crate) mod plan;
 pub(crate) mod policy;
 mod prepare;
+mod protection;
 mod refusals;
 pub(crate) mod registry;
 mod retrieval;

@@ -1,6 +1,7 @@
 //! From arguments to a plan: everything that can be decided before the session starts. Nothing is decided later.
 
 use super::policy::{self, PolicyError};
+use super::protection;
 use crate::names;
 use crate::record::{RecordError, make_private_dir};
 use picktwo_inside::view::{self, Identity, Places, ReadOnly};
@@ -44,6 +45,8 @@ pub(crate) enum PlanError {
     Missing(PathBuf, String, std::io::Error),
     /// A key that this version reads but cannot enforce yet; holds where it stands.
     NotEnforced(&'static str, String),
+    /// A root that is or lies in a protected place.
+    Protected(PathBuf),
     /// A private directory cannot be made.
     Private(RecordError),
 }
@@ -64,6 +67,11 @@ impl PlanError {
                     "picktwo: `{key}` ({place}) is not enforced by this version yet: take it out, nothing was started\n"
                 )
             }
+            Self::Protected(path) => format!(
+                "picktwo: {} is a protected place (what lies in it runs later, or steers an agent): choose the project's own \
+                 directory\n",
+                path.display()
+            ),
             Self::Private(e) => format!("picktwo: {e}\n"),
         }
     }
@@ -155,6 +163,9 @@ impl Plan {
             variable: &variable,
             hidden: &hidden,
         };
+        if let Some(place) = roots.iter().find_map(|root| protection::protected_component(root)) {
+            return Err(PlanError::Protected(place));
+        }
         let mut read_only: Vec<PathBuf> = view::toolchains::discover(&search);
         if let Some(program) = wish.command.first() {
             read_only.extend(view::toolchains::for_program(program, &search));
@@ -169,10 +180,12 @@ impl Plan {
             .join(&profile)
             .join(workspace_hash(&workspace))
             .join("home");
-        make_private_dir(&private_home).map_err(PlanError::Private)?;
-        // An earlier session may have closed its home to itself.
-        std::fs::set_permissions(&private_home, std::fs::Permissions::from_mode(0o700))
-            .map_err(|e| PlanError::Missing(private_home.clone(), "the session's private home".to_owned(), e))?;
+        // The way to it is closed while sessions run (and afterwards), and an earlier session may have closed the home itself.
+        for dir in [above(&private_home), &private_home] {
+            make_private_dir(dir).map_err(PlanError::Private)?;
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+                .map_err(|e| PlanError::Missing(dir.to_path_buf(), "the session's private home".to_owned(), e))?;
+        }
         let directory = std::env::current_dir()
             .ok()
             .filter(|d| wish.workspace.is_none() && d.starts_with(&workspace))
@@ -190,6 +203,11 @@ impl Plan {
             policy,
         })
     }
+}
+
+/// The directory that a private home alone lies in.
+pub(super) fn above(private_home: &Path) -> &Path {
+    private_home.parent().unwrap_or(private_home)
 }
 
 /// Refuses what would be promised and not kept.

@@ -17,9 +17,10 @@ use picktwo_inside::{agent, init};
 use picktwo_policies::model::{KeySource, Placeholders, Seed};
 use picktwo_policies::protect::Protected;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -100,6 +101,14 @@ pub(super) fn seed(plan: &Plan, values: &Placeholders) -> Result<(), StartError>
     Ok(())
 }
 
+/// Closes the way to the private home, once it is mounted in the session: whatever the agent puts there (a repository with hooks, say)
+/// cannot be reached by a path of the host, so no link or address in the workspace leads there.
+pub(super) fn close_home(plan: &Plan) -> Result<(), StartError> {
+    let above = super::plan::above(&plan.private_home);
+    std::fs::set_permissions(above, Permissions::from_mode(0o000))
+        .map_err(|e| StartError::File("close", above.to_path_buf(), e))
+}
+
 /// Opens a directory of the private home, making what is missing of it. The home was the agent's in earlier sessions: what it
 /// may have put there leads nowhere else, since no link is followed.
 fn private_directory(home: &Path, relative: &Path) -> Result<OwnedFd, StartError> {
@@ -170,9 +179,7 @@ pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
 /// The protected paths: the built-in ones and those of the policy.
 pub(super) fn protected(plan: &Plan) -> Result<Protected, StartError> {
     let extra: Vec<String> = plan.policy.files.protect.iter().map(|p| p.value.clone()).collect();
-    Protected::builtin()
-        .with(&extra)
-        .map_err(|e| StartError::Policy(e.to_string()))
+    super::protection::of(&plan.roots, &extra)
 }
 
 /// The granted changes of the session.

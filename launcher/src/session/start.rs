@@ -187,6 +187,7 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     }
     let values = prepare::placeholders(&plan, &id, space.gateway.as_ref().map(|(port, _)| *port), phantom);
     prepare::seed(&plan, &values)?;
+    prepare::close_home(&plan)?;
 
     limits::nofile_raise()?;
     let refusals = Arc::new(Refusals::new());

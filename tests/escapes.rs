@@ -1,0 +1,162 @@
+//! Ways out of edit mode that need more than one step: each is tried in a session by a script, judged from outside by what lies in
+//! the workspace afterwards, and done by the same script without picktwo as the control.
+
+use picktwo_tests::{run::Finished, scene::Scene};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::Path,
+    time::Duration,
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn scene() -> Scene {
+    Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap()
+}
+
+fn edit(scene: &Scene, script: &str) -> Finished {
+    scene.run(["run", "--edit", "--", "sh", "-c", script], LIMIT).unwrap()
+}
+
+fn bare(scene: &Scene, script: &str) -> Finished {
+    let mut command = scene.command("sh");
+    command.args(["-c", script]);
+    picktwo_tests::run::run(command, LIMIT).unwrap()
+}
+
+fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|m| m.is_symlink())
+}
+
+/// What only a repository needs to be one.
+const REPOSITORY: &str =
+    "mkdir -p .git/objects .git/refs .git/hooks .git/logs && echo 'ref: refs/heads/main' > .git/HEAD";
+
+#[test]
+fn the_private_home_is_reached_by_no_path_of_the_host() {
+    let scene = scene();
+    let finished = edit(&scene, "echo x > ~/planted && cat ~/planted");
+    assert_eq!(
+        (finished.code(), finished.stdout.as_str()),
+        (0, "x\n"),
+        "{}",
+        finished.all()
+    );
+    let agents = scene.state().join("agents/generic");
+    let above = fs::read_dir(&agents).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::metadata(&above).unwrap().mode() & 0o777, 0, "{}", above.display());
+    // As the user whose it is.
+    let finished = bare(&scene, &format!("cat {}/home/planted", above.display()));
+    assert!(
+        finished.code() != 0 && finished.stderr.contains("Permission denied"),
+        "{}",
+        finished.all()
+    );
+    // The next session has it again.
+    assert_eq!(edit(&scene, "cat ~/planted").stdout, "x\n");
+}
+
+#[test]
+fn nothing_in_a_git_directory_becomes_a_link() {
+    let scene = scene();
+    assert_eq!(bare(&scene, REPOSITORY).code(), 0);
+    let script = "ln -s ../../elsewhere .git/logs/HEAD; ln -s ../rm .git/rebase-merge; ln -s /tmp/m .git/modules; \
+                  ln -s ../elsewhere .git/index; true";
+    let places = [".git/logs/HEAD", ".git/rebase-merge", ".git/modules", ".git/index"];
+    assert_eq!(edit(&scene, script).code(), 0);
+    for place in places {
+        assert!(!is_link(&scene.work().join(place)), "{place}");
+    }
+    assert_eq!(bare(&scene, script).code(), 0);
+    for place in places {
+        assert!(is_link(&scene.work().join(place)), "the control made no {place}");
+    }
+}
+
+#[test]
+fn a_bare_repository_gets_no_linked_hooks() {
+    let scene = scene();
+    let script = "mkdir evil b && echo x > evil/post-update && ln -s ../evil b/hooks && mkdir b/objects b/refs && \
+                  echo 'ref: refs/heads/main' > b/HEAD; true";
+    edit(&scene, script);
+    let complete = |work: &Path| {
+        work.join("b/hooks/post-update").exists() && work.join("b/HEAD").exists() && work.join("b/objects").exists()
+    };
+    assert!(!complete(&scene.work()), "a repository with linked hooks came together");
+    assert_eq!(bare(&scene, &format!("rm -rf evil b; {script}")).code(), 0);
+    assert!(complete(&scene.work()), "the control made none");
+}
+
+#[test]
+fn what_a_linked_hook_leads_to_is_protected() {
+    let scene = scene();
+    assert_eq!(bare(&scene, REPOSITORY).code(), 0);
+    scene.write("scripts/pre-commit", "#!/bin/sh\n").unwrap();
+    symlink("../../scripts/pre-commit", scene.work().join(".git/hooks/pre-commit")).unwrap();
+    let script = "echo evil >> scripts/pre-commit; echo evil >> .git/hooks/pre-commit; echo fine > scripts/other";
+    edit(&scene, script);
+    let hook = || fs::read_to_string(scene.work().join("scripts/pre-commit")).unwrap();
+    assert_eq!(hook(), "#!/bin/sh\n");
+    assert_eq!(
+        fs::read_to_string(scene.work().join("scripts/other")).unwrap(),
+        "fine\n"
+    );
+    assert_eq!(bare(&scene, script).code(), 0);
+    assert!(hook().contains("evil"), "the control changed nothing");
+}
+
+#[test]
+fn a_root_within_a_root_stays_where_it_is() {
+    let scene = scene();
+    scene.directories(&scene.work().join("ws")).unwrap();
+    let ws = scene.work().join("ws");
+    let script = format!("cd {} && mkdir x && mv ws x/hooks", scene.work().display());
+    let work = scene.work();
+    let words = [
+        "run",
+        "--edit",
+        "--workspace",
+        ws.to_str().unwrap(),
+        "--rw",
+        work.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+    ];
+    scene.run([&words[..], &[&script]].concat(), LIMIT).unwrap();
+    assert!(ws.is_dir() && !work.join("x/hooks").exists());
+    assert_eq!(bare(&scene, &format!("rm -rf x; {script}")).code(), 0);
+    assert!(work.join("x/hooks").is_dir(), "the control moved nothing");
+}
+
+#[test]
+fn no_set_id_bits_are_granted() {
+    let scene = scene();
+    let script = "cp /bin/sh shell && chmod 4755 shell; chmod 2755 shell; true";
+    let bits = || fs::metadata(scene.work().join("shell")).unwrap().permissions().mode() & 0o6000;
+    assert_eq!(edit(&scene, script).code(), 0);
+    assert_eq!(bits(), 0);
+    assert_eq!(bare(&scene, script).code(), 0);
+    assert_ne!(bits(), 0, "the control set none");
+}
+
+#[test]
+fn a_protected_place_is_no_workspace() {
+    let scene = scene();
+    assert_eq!(bare(&scene, REPOSITORY).code(), 0);
+    for place in [".git", ".git/hooks"] {
+        let at = scene.work().join(place);
+        let finished = scene
+            .run(
+                ["run", "--edit", "--workspace", at.to_str().unwrap(), "--", "true"],
+                LIMIT,
+            )
+            .unwrap();
+        assert!(
+            finished.code() == 125 && finished.stderr.contains("protected place"),
+            "{}",
+            finished.all()
+        );
+    }
+}
