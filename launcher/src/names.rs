@@ -41,7 +41,10 @@ pub(crate) struct NoHome(&'static str);
 
 impl std::fmt::Display for NoHome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "neither {} nor HOME is set to an absolute path: set HOME", self.0)
+        match self.0 {
+            HOME => write!(f, "HOME is not set to an absolute path: set it"),
+            name => write!(f, "neither {name} nor HOME is set to an absolute path: set HOME"),
+        }
     }
 }
 

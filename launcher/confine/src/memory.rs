@@ -87,13 +87,6 @@ pub fn read_string(pid: i32, address: u64, limit: usize) -> Result<Vec<u8>> {
     Err(Error::UnterminatedString { pid, address })
 }
 
-/// Reads a little-endian `u32`.
-pub fn read_u32(pid: i32, address: u64) -> Result<u32> {
-    let mut bytes = [0; 4];
-    read_exact(pid, address, &mut bytes)?;
-    Ok(u32::from_le_bytes(bytes))
-}
-
 /// Reads a little-endian `u64`.
 pub fn read_u64(pid: i32, address: u64) -> Result<u64> {
     let mut bytes = [0; 8];

@@ -482,11 +482,5 @@ pub fn signal_ignore(signal: i32) -> Result<()> {
     }
 }
 
-/// The calling thread's number.
-pub fn thread_id() -> i32 {
-    // SAFETY: reads a number; the call cannot fail.
-    unsafe { libc::gettid() }
-}
-
 #[cfg(test)]
 mod tests;
