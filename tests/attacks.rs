@@ -323,6 +323,7 @@ fn edit_session_leaves_protected_files_alone() {
     );
     let canary_after = Tree::with_times_before(&scene.root().join("canary"), later()).unwrap();
     assert_eq!(canary.differences(&canary_after), Vec::<String>::new());
+    scene.open_homes();
     let home_after = Tree::read(&scene.home()).unwrap().without(is_state);
     assert_eq!(home.differences(&home_after), Vec::<String>::new());
     // Ordinary files are changed all the time, or the attack would have met a closed door only.

@@ -191,6 +191,7 @@ fn search(scene: &Scene, session: &SessionLine, secrets: &Secrets) -> Search {
         search.process(process, &needles);
     }
     search.tree(&scene.work(), &needles);
+    scene.open_homes();
     search.tree(&scene.state().join("agents"), &needles);
     let roots = processes::writable_roots(&inside);
     assert!(!roots.is_empty(), "no process inside shows its files: {inside:?}");

@@ -127,6 +127,23 @@ impl Scene {
         self.root.join("home/.local/state/picktwo")
     }
 
+    /// Opens the way to the private homes, which sessions close, so that what lies there can be looked at and removed.
+    pub fn open_homes(&self) {
+        let below = |dir: &Path| {
+            fs::read_dir(dir)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|e| e.path())
+                .collect::<Vec<_>>()
+        };
+        for profile in below(&self.state().join("agents")) {
+            for workspace in below(&profile) {
+                let _ = fs::set_permissions(workspace, Permissions::from_mode(0o700));
+            }
+        }
+    }
+
     /// Writes the user's policy.
     ///
     /// # Errors
@@ -248,6 +265,7 @@ impl Drop for Scene {
             use std::io::Write as _;
             let _ = writeln!(io::stderr(), "kept for a look: {}", self.root.display());
         } else {
+            self.open_homes();
             let _ = fs::remove_dir_all(&self.root);
         }
     }

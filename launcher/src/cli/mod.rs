@@ -8,6 +8,7 @@ mod mcp;
 mod mode;
 pub(crate) mod output;
 mod run;
+mod scratch;
 mod sessions;
 mod verify;
 

@@ -147,8 +147,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if !self.keep {
-            // What cannot be removed is in a temporary directory and holds nothing real.
-            let _ = std::fs::remove_dir_all(&self.path);
+            super::scratch::remove(&self.path);
         }
     }
 }

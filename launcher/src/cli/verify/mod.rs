@@ -117,8 +117,7 @@ impl Base {
 
 impl Drop for Base {
     fn drop(&mut self) {
-        // What cannot be removed is in a temporary directory and holds nothing real.
-        let _ = std::fs::remove_dir_all(&self.0);
+        super::scratch::remove(&self.0);
     }
 }
 
