@@ -241,11 +241,12 @@ def _():
     return modes
 
 
-@step("set-id and sticky bits")
+# Not of files: a session gives nobody's identity away.
+@step("set-id and sticky bits of a directory")
 def _():
-    os.mkdir("shared"); os.chmod("shared", 0o3775); put("shared/f", ""); os.chmod("shared/f", 0o6755)
+    os.mkdir("shared"); os.chmod("shared", 0o3775); put("shared/f", ""); os.chmod("shared/f", 0o1755)
     put("shared/g", "")
-    return oct(os.stat("shared/f").st_mode), os.stat("shared/g").st_gid == os.stat("shared").st_gid
+    return oct(os.stat("shared").st_mode), oct(os.stat("shared/f").st_mode), os.stat("shared/g").st_gid == os.stat("shared").st_gid
 
 
 @step("a read-only file and directory")
