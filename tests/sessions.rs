@@ -250,6 +250,7 @@ fn nothing_is_left_in_the_users_tree() {
     scene.write("../home/.bashrc", "# mine\n").unwrap();
     let later = SystemTime::now() + Duration::from_secs(3600);
     let read = || {
+        scene.open_homes();
         let all = Tree::with_times_before(scene.root(), later).unwrap();
         all.without(|p| p.starts_with("home/.local") || p == Path::new("home") || p == Path::new("work"))
     };
