@@ -99,10 +99,10 @@ const VARIABLES: &[(&str, &[&str])] = &[
     ("VOLTA_HOME", &[""]),
 ];
 
-/// Shown in every session, or made new for it.
+/// Shown in every session, or made new for it (`/var/tmp` leads to the session's own `/tmp`).
 const ELSEWHERE: &[&str] = &[
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu", "/proc", "/sys", "/dev",
-    "/etc", "/run", "/boot",
+    "/etc", "/run", "/boot", "/var/tmp",
 ];
 /// How many entries of a directory of links are followed.
 const LINKS_MAX: usize = 512;
