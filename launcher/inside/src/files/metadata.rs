@@ -247,7 +247,8 @@ impl Grants {
                 }
                 sys::fchmodat2(at, c"", mode & 0o7777, EMPTY)?;
                 if mode & 0o111 != 0 && identity.kind() == libc::S_IFREG && !executable(identity) {
-                    self.wait_for_closing(std::time::Duration::from_millis(5));
+                    // It returns as soon as they are closed; the bound is for a machine that is too busy to do it.
+                    self.wait_for_closing(std::time::Duration::from_millis(100));
                 }
             }
             Change::Owner(uid, gid) => {
