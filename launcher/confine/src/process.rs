@@ -353,6 +353,15 @@ pub fn become_role(role: Role, exe: OwnedFd, channel: Channel) -> Error {
 }
 
 fn prepare_role(exe: OwnedFd, channel: Channel) -> Result<OwnedFd> {
+    // First out of the way of the fixed numbers.
+    let exe = move_above(exe)?;
+    let kept = exe.as_raw_fd();
+    fixed_descriptors(channel, &[kept])?;
+    Ok(exe)
+}
+
+/// Descriptors 0 to 2 on /dev/null, the channel at [`channel::PARENT_FD`], everything else but `kept` closed.
+fn fixed_descriptors(channel: Channel, kept: &[RawFd]) -> Result<()> {
     let dev_null = "/dev/null";
     let null = File::options()
         .read(true)
@@ -363,21 +372,68 @@ fn prepare_role(exe: OwnedFd, channel: Channel) -> Result<OwnedFd> {
             errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
         })?;
     // First out of the way of the fixed numbers, then onto them.
-    let (null, exe, channel) = (move_above(null.into())?, move_above(exe)?, move_above(channel.into())?);
+    let (null, channel) = (move_above(null.into())?, move_above(channel.into())?);
     for (from, to) in [(&null, 0), (&null, 1), (&null, 2), (&channel, channel::PARENT_FD)] {
-        // SAFETY: replaces a standard descriptor or the fixed channel number in a process that is about to exec; the owned
-        // descriptors above all have other numbers.
+        // SAFETY: replaces a standard descriptor or the fixed channel number in a child that is becoming a role and runs nothing
+        // of its parent's any more; the owned descriptors above all have other numbers.
         let rc = unsafe { libc::dup2(from.as_raw_fd(), to) };
         Errno::result(rc).map_err(|errno| Error::Duplicate {
             fd: from.as_raw_fd(),
             errno,
         })?;
     }
-    let kept = exe.as_raw_fd();
-    limits::sweep(&[0, 1, 2, channel::PARENT_FD, kept])?;
+    let mut keep = vec![0, 1, 2, channel::PARENT_FD];
+    keep.extend(kept);
+    limits::sweep(&keep)?;
     // The sweep closed these numbers already.
     std::mem::forget((null, channel));
-    Ok(exe)
+    Ok(())
+}
+
+/// Turns this process, a forked child, into a role *without* executing anything: descriptors as after [`become_role`], and the
+/// command line and environment that it was copied with overwritten, so that neither can be read from it or shows in /proc. Answers
+/// the channel. The rest of the memory stays a copy of the parent's: only for a child that was forked before its parent read
+/// anything worth stealing. To be called once, as the last thing that uses a descriptor of the parent's.
+pub fn become_role_in_place(role: Role, channel: Channel) -> Result<Channel> {
+    wipe_arguments(role.title())?;
+    fixed_descriptors(channel, &[])?;
+    set_name(role.title())?;
+    Channel::from_parent()
+}
+
+/// Overwrites the argument and environment strings that the kernel copied onto this process's stack (proc(5): fields 48 to 51 of
+/// `stat`), and leaves `title` as the only argument.
+fn wipe_arguments(title: &str) -> Result<()> {
+    let path = "/proc/self/stat";
+    let failed = |errno| Error::Read {
+        what: path.into(),
+        errno,
+    };
+    let stat = std::fs::read_to_string(path)
+        .map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
+    // The name in brackets may hold anything; field 3 follows the last bracket.
+    let fields: Vec<usize> = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.split(' ').skip(45).take(4).filter_map(|f| f.trim().parse().ok()).collect())
+        .unwrap_or_default();
+    let &[arg_start, arg_end, env_start, env_end] = fields.as_slice() else {
+        return Err(failed(Errno::EBADMSG));
+    };
+    if arg_start == 0 || arg_end < arg_start || env_start == 0 || env_end < env_start {
+        return Err(failed(Errno::EBADMSG));
+    }
+    // SAFETY: one thread runs in this child (its fork was checked), and nothing of it reads the environment any more; libc only
+    // forgets its table of pointers.
+    unsafe { libc::clearenv() };
+    for (start, end) in [(arg_start, arg_end), (env_start, env_end)] {
+        // SAFETY: the kernel says that these bytes of our own stack hold the strings of the last execve; they are mapped and
+        // writable, belong to no Rust object, and the only thread is this one.
+        unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
+    }
+    let length = title.len().min((arg_end - arg_start).saturating_sub(1));
+    // SAFETY: `length` bytes lie within the argument strings as above, and `title` does not.
+    unsafe { std::ptr::copy_nonoverlapping(title.as_ptr(), arg_start as *mut u8, length) };
+    Ok(())
 }
 
 /// The same descriptor under a number above the fixed ones.

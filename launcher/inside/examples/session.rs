@@ -6,7 +6,7 @@
 use picktwo_confine::filters::Grants;
 use picktwo_confine::landlock::{self, Access, Rights};
 use picktwo_confine::notify::Listener;
-use picktwo_confine::{Errno, Role, limits, process, sys};
+use picktwo_confine::{Errno, limits, sys};
 use picktwo_inside::socket_request::{SocketReply, SocketRequest};
 use picktwo_inside::view::toolchains::{self, Search};
 use picktwo_inside::view::{Identity, Inode, Plan, ReadOnly, Sizes};
@@ -61,9 +61,6 @@ fn options() -> Options {
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().as_deref().and_then(Role::from_title) == Some(Role::Init) {
-        return init::main_role();
-    }
     let options = options();
     let made = options.home.is_none().then(|| {
         let dir = std::env::temp_dir().join(format!("picktwo-session-{}", std::process::id()));
@@ -133,7 +130,7 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
     let started = Instant::now();
     let plan = plan(options, options.home.as_deref().or(made).expect("a private home"));
     let planned = started.elapsed();
-    let session = init::start(&plan, process::own_executable()?)?.ready()?;
+    let session = init::start(&plan)?.ready()?;
     let ready = started.elapsed();
     if let Some((port, _)) = &session.gateway
         && options.sockets

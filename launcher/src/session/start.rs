@@ -141,16 +141,11 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let open_files = limits::nofile_limits()?;
     let exe = process::own_executable()?;
 
-    // Both copies of this process are made before anything secret is read, and replace themselves.
-    let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
+    // Both copies of this process are made before anything secret is read. The init's comes first: its view takes the longest.
     let view_plan = prepare::view_plan(&plan, &id, !plan.policy.models.is_empty())?;
     view_plan.check().map_err(StartError::ViewPlan)?;
-    let starting = init::start(
-        &view_plan,
-        exe.try_clone()
-            .map_err(|e| StartError::File("open", "/proc/self/exe".into(), e))?,
-    )
-    .map_err(StartError::View)?;
+    let starting = init::start(&view_plan).map_err(StartError::View)?;
+    let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
 
     // While the view is built: the record, the keys, the model side.
     let secrets = Secrets::read(&plan)?;

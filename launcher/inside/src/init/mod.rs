@@ -1,9 +1,10 @@
 //! Process 1 of a session: makes the namespaces' view, then holds them, makes the session's internet sockets and reaps.
 //!
 //! The launcher calls [`start`] while it has one thread, before it restricts itself **and before it reads any credential**:
-//! until it executes itself anew the init has a copy of the launcher's memory. It builds the view, reports, and becomes a
-//! role: picktwo's own binary, executed with an empty environment and memory ([`main_role`]), which locks itself before it
-//! serves. When its channel closes it exits, and the kernel ends every process of the session.
+//! the init keeps a copy of the launcher's memory of that moment. It builds the view, reports, wipes the command line and environment
+//! that came with the copy, and locks itself before it serves. It executes nothing: that would cost a session a fifth of
+//! its start and protect nothing, since there is no secret to leave behind. When its channel closes it exits, and the kernel
+//! ends every process of the session.
 
 mod serve;
 
@@ -16,8 +17,6 @@ use picktwo_confine::{Role, sys};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-
-pub use serve::main_role;
 
 /// Connections that may wait on the gateway's listening socket.
 const GATEWAY_BACKLOG: i32 = 1024;
@@ -38,6 +37,16 @@ pub(crate) enum Report {
     Failed { sentence: String, errno: Option<i32> },
     /// The init is locked and serves.
     Locked,
+}
+
+impl Report {
+    /// What a step of confinement says when it fails.
+    fn failed(error: &picktwo_confine::Error) -> Self {
+        Self::Failed {
+            sentence: error.to_string(),
+            errno: error.errno().map(|e| e as i32),
+        }
+    }
 }
 
 /// What the launcher tells the init once it has opened its namespaces.
@@ -103,16 +112,15 @@ pub struct Namespaces {
     pub steps: Steps,
 }
 
-/// Clones the init into new namespaces, where it builds `plan` at once. `exe` is picktwo's own binary
-/// ([`process::own_executable`]).
+/// Clones the init into new namespaces, where it builds `plan` at once.
 ///
 /// # Errors
 /// [`Error::Confine`] if the clone is refused.
-pub fn start(plan: &Plan, exe: OwnedFd) -> Result<Starting, Error> {
+pub fn start(plan: &Plan) -> Result<Starting, Error> {
     let (ours, theirs) = channel::pair()?;
     let child = process::clone_namespaces(namespace::SESSION, "the session's namespaces", || {
-        // The copy of the launcher's end goes with everything else when the init executes itself.
-        first(plan, exe, theirs)
+        // The copy of the launcher's end is closed with everything else before the init locks itself.
+        first(plan, theirs)
     })?;
     Ok(Starting { child, channel: ours })
 }
@@ -182,8 +190,8 @@ pub(crate) fn report(
     channel.send(&message, fds)
 }
 
-/// The init's life before it executes itself.
-fn first(plan: &Plan, exe: OwnedFd, channel: Channel) -> u8 {
+/// The init's whole life.
+fn first(plan: &Plan, channel: Channel) -> u8 {
     match prepare(plan) {
         Ok((view, gateway, tools)) => {
             let mut fds = vec![view.root.as_fd()];
@@ -207,21 +215,16 @@ fn first(plan: &Plan, exe: OwnedFd, channel: Channel) -> u8 {
             return 1;
         }
     }
-    // Privileges end here: the bounding set is empty from now on, so that even root's exec gives none back.
-    let failed = |error: picktwo_confine::Error| Report::Failed {
-        sentence: error.to_string(),
-        errno: error.errno().map(|e| e as i32),
-    };
-    if let Err(error) = picktwo_confine::limits::drop_all_capabilities() {
-        let _ = report(&channel, &failed(error), &[]);
-        return 1;
+    match process::become_role_in_place(Role::Init, channel) {
+        Ok(channel) => serve::run(&channel),
+        Err(error) => {
+            // If that failed late, the channel is where a role has it.
+            if let Ok(channel) = Channel::from_parent() {
+                let _ = report(&channel, &Report::failed(&error), &[]);
+            }
+            1
+        }
     }
-    let error = process::become_role(Role::Init, exe, channel);
-    // If that failed late, the channel is where a role has it.
-    if let Ok(channel) = Channel::from_parent() {
-        let _ = report(&channel, &failed(error), &[]);
-    }
-    1
 }
 
 type Prepared = (view::View, Option<(u16, OwnedFd)>, Option<OwnedFd>);

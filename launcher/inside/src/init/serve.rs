@@ -1,4 +1,4 @@
-//! The init after it has executed itself: locks, and serves socket requests until its channel closes.
+//! The init once its view stands: locks, and serves socket requests until its channel closes.
 
 use super::{LOCK, Report, report};
 use crate::socket_request::{ADDRESS_MAX, SocketReply, SocketRequest};
@@ -9,7 +9,6 @@ use picktwo_confine::channel::Channel;
 use picktwo_confine::selfcheck::{Denied, SelfCheck};
 use picktwo_confine::{Role, filters, limits, process, seccomp, sys};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::ExitCode;
 
 /// What a locked init cannot do any more. Each call is harmless if it is not refused.
 const DENIED: &[Denied] = &[
@@ -39,24 +38,16 @@ const DENIED: &[Denied] = &[
     },
 ];
 
-/// The role's whole life. Exit code 0: the launcher closed the channel.
-pub fn main_role() -> ExitCode {
-    let Ok(channel) = Channel::from_parent() else {
-        return ExitCode::FAILURE;
-    };
-    match lock(&channel) {
-        Ok(true) => {}
-        Ok(false) => return ExitCode::SUCCESS,
+/// Locks and serves. Exit code 0: the launcher closed the channel.
+pub(super) fn run(channel: &Channel) -> u8 {
+    match lock(channel) {
+        Ok(true) => serve(channel),
+        Ok(false) => 0,
         Err(error) => {
-            let failed = Report::Failed {
-                sentence: error.to_string(),
-                errno: error.errno().map(|e| e as i32),
-            };
-            let _ = report(&channel, &failed, &[]);
-            return ExitCode::FAILURE;
+            let _ = report(channel, &Report::failed(&error), &[]);
+            1
         }
     }
-    serve(&channel)
 }
 
 /// Locks this process and says so. `false`: the launcher went away.
@@ -67,7 +58,6 @@ fn lock(channel: &Channel) -> picktwo_confine::Result<bool> {
         return Ok(false);
     }
     process::set_dumpable(false)?;
-    process::set_name(Role::Init.title())?;
     // The kernel reaps what is handed to process 1, without any call of ours.
     sys::signal_ignore(Signal::SIGCHLD as i32).map_err(|errno| picktwo_confine::Error::ProcessControl {
         option: "SIGCHLD",
@@ -85,13 +75,13 @@ fn lock(channel: &Channel) -> picktwo_confine::Result<bool> {
     Ok(true)
 }
 
-fn serve(channel: &Channel) -> ExitCode {
+fn serve(channel: &Channel) -> u8 {
     let mut message = Vec::new();
     loop {
         let fds = match channel.recv(&mut message) {
             Ok(Some(fds)) => fds,
-            Ok(None) => return ExitCode::SUCCESS,
-            Err(_) => return ExitCode::FAILURE,
+            Ok(None) => return 0,
+            Err(_) => return 1,
         };
         let result = match picktwo_wire::decode(&message) {
             Ok(request) => perform(&request, fds),
@@ -101,11 +91,11 @@ fn serve(channel: &Channel) -> ExitCode {
             errno: result.as_ref().err().map_or(0, |errno| *errno as i32),
         };
         let Ok(bytes) = picktwo_wire::encode(&reply) else {
-            return ExitCode::FAILURE;
+            return 1;
         };
         let made: Vec<_> = result.iter().flatten().map(AsFd::as_fd).collect();
         if channel.send(&bytes, &made).is_err() {
-            return ExitCode::SUCCESS;
+            return 0;
         }
     }
 }
