@@ -409,12 +409,18 @@ fn wipe_arguments(title: &str) -> Result<()> {
         what: path.into(),
         errno,
     };
-    let stat = std::fs::read_to_string(path)
-        .map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
+    let stat =
+        std::fs::read_to_string(path).map_err(|e| failed(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
     // The name in brackets may hold anything; field 3 follows the last bracket.
     let fields: Vec<usize> = stat
         .rsplit_once(") ")
-        .map(|(_, rest)| rest.split(' ').skip(45).take(4).filter_map(|f| f.trim().parse().ok()).collect())
+        .map(|(_, rest)| {
+            rest.split(' ')
+                .skip(45)
+                .take(4)
+                .filter_map(|f| f.trim().parse().ok())
+                .collect()
+        })
         .unwrap_or_default();
     let &[arg_start, arg_end, env_start, env_end] = fields.as_slice() else {
         return Err(failed(Errno::EBADMSG));

@@ -158,7 +158,7 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
         filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),
     };
     let restricted = started.elapsed();
-    let (prepared, listener) = agent::start(&command, &session.namespaces)?;
+    let (prepared, listener) = agent::start(&command, &session.namespaces)?.ready()?;
     let steps = prepared.steps.clone();
     let agent_ready = started.elapsed();
     session.locked()?;

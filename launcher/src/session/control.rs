@@ -4,12 +4,12 @@
 //! to live in the launcher's own pid namespace: a process of the session never does.
 
 use super::line::LineStream;
+use super::steer::Steering;
 use picktwo_wire::control::{Reply, Request};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Seconds for one request; a silent peer must not hold a session's control.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -40,51 +40,66 @@ enum Stranger {
     Unknown,
 }
 
-/// Whether a request is being answered: a session that ends meanwhile (its answer may be what ended it) lets it be finished.
+/// How many requests are being answered: a session that ends meanwhile (its answer may be what ended it) lets them be finished.
 #[derive(Clone, Default)]
-pub(crate) struct Busy(Arc<AtomicBool>);
+pub(crate) struct Busy(Arc<(Mutex<usize>, Condvar)>);
 
 impl Busy {
-    /// Waits until no request is being answered, for at most `limit`.
+    /// Waits until none is, for at most `limit`.
     pub(crate) fn wait(&self, limit: Duration) {
-        let start = Instant::now();
-        while self.0.load(Ordering::Acquire) && start.elapsed() < limit {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let (count, changed) = &*self.0;
+        let count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let _count = changed
+            .wait_timeout_while(count, limit, |count| *count > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+
+    fn start(&self) -> Answering {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Answering(self.clone())
     }
 }
 
-/// Serves the socket until the process ends.
-pub(crate) fn serve(listener: &UnixListener, busy: &Busy, answer: &(dyn Fn(&Peer, Request) -> Reply + Sync)) {
-    for stream in listener.incoming() {
-        // Running out of descriptors is the one lasting reason; waiting beats spinning.
-        let Ok(stream) = stream else {
-            std::thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        let peer = identify(&stream);
-        if stream.set_read_timeout(Some(PATIENCE)).is_err() || stream.set_write_timeout(Some(PATIENCE)).is_err() {
-            continue;
-        }
-        let mut lines = LineStream::new(stream);
-        let reply = match peer {
-            Ok(peer) => match lines.read::<Request>() {
-                Ok(request) => {
-                    busy.0.store(true, Ordering::Release);
-                    answer(&peer, request)
-                }
-                Err(e) => Reply::Error {
-                    reason: format!("the request was not understood: {e}"),
-                },
-            },
-            Err(_) => Reply::Error {
-                reason: "only the person who started the session may ask this".to_owned(),
-            },
-        };
-        // A peer that does not wait for its answer has lost nothing but the answer.
-        let _ = lines.write(&reply);
-        busy.0.store(false, Ordering::Release);
+struct Answering(Busy);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let (count, changed) = &*self.0.0;
+        *count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        changed.notify_all();
     }
+}
+
+/// Answers one connection in a thread of its own.
+pub(crate) fn answer(stream: UnixStream, busy: &Busy, steering: &Arc<Steering>) {
+    let (busy, steering) = (busy.clone(), Arc::clone(steering));
+    // The peer sees a closed connection where no thread can be made.
+    let _ = super::start::spawn("control", move || converse(stream, &busy, &steering));
+}
+
+fn converse(stream: UnixStream, busy: &Busy, steering: &Steering) {
+    let peer = identify(&stream);
+    if stream.set_read_timeout(Some(PATIENCE)).is_err() || stream.set_write_timeout(Some(PATIENCE)).is_err() {
+        return;
+    }
+    let mut lines = LineStream::new(stream);
+    let mut _answering = None;
+    let reply = match peer {
+        Ok(peer) => match lines.read::<Request>() {
+            Ok(request) => {
+                _answering = Some(busy.start());
+                steering.answer(&peer, request)
+            }
+            Err(e) => Reply::Error {
+                reason: format!("the request was not understood: {e}"),
+            },
+        },
+        Err(_) => Reply::Error {
+            reason: "only the person who started the session may ask this".to_owned(),
+        },
+    };
+    // A peer that does not wait for its answer has lost nothing but the answer.
+    let _ = lines.write(&reply);
 }
 
 fn identify(stream: &UnixStream) -> Result<Peer, Stranger> {

@@ -1,6 +1,7 @@
 //! Sessions: how one starts, is steered, and ends.
 
 mod control;
+mod doors;
 pub(crate) mod id;
 pub(crate) mod judged;
 mod key;

@@ -1,7 +1,6 @@
 //! From arguments to a plan: everything that can be decided before the session starts. Nothing is decided later.
 
 use super::policy::{self, PolicyError};
-use super::protection;
 use crate::names;
 use crate::record::{RecordError, make_private_dir};
 use picktwo_inside::view::{self, Identity, Places, ReadOnly};
@@ -45,8 +44,6 @@ pub(crate) enum PlanError {
     Missing(PathBuf, String, std::io::Error),
     /// A key that this version reads but cannot enforce yet; holds where it stands.
     NotEnforced(&'static str, String),
-    /// A root that is or lies in a protected place.
-    Protected(PathBuf),
     /// A private directory cannot be made.
     Private(RecordError),
 }
@@ -67,11 +64,6 @@ impl PlanError {
                     "picktwo: `{key}` ({place}) is not enforced by this version yet: take it out, nothing was started\n"
                 )
             }
-            Self::Protected(path) => format!(
-                "picktwo: {} is a protected place (what lies in it runs later, or steers an agent): choose the project's own \
-                 directory\n",
-                path.display()
-            ),
             Self::Private(e) => format!("picktwo: {e}\n"),
         }
     }
@@ -163,9 +155,6 @@ impl Plan {
             variable: &variable,
             hidden: &hidden,
         };
-        if let Some(place) = roots.iter().find_map(|root| protection::protected_component(root)) {
-            return Err(PlanError::Protected(place));
-        }
         let mut read_only: Vec<PathBuf> = view::toolchains::discover(&search);
         if let Some(program) = wish.command.first() {
             read_only.extend(view::toolchains::for_program(program, &search));

@@ -12,8 +12,7 @@ const MAX_ENTRIES: usize = 4000;
 const MAX_DEPTH: usize = 4;
 
 /// The name that makes a directory unfit to be a root: beneath it, protected names would not be recognised as such.
-pub(super) fn protected_component(path: &Path) -> Option<PathBuf> {
-    let protected = Protected::builtin();
+fn protected_component(protected: &Protected, path: &Path) -> Option<PathBuf> {
     let mut at = PathBuf::new();
     for part in path.components() {
         at.push(part);
@@ -29,10 +28,14 @@ pub(super) fn protected_component(path: &Path) -> Option<PathBuf> {
 /// a link to a script of the workspace runs that script.
 ///
 /// # Errors
-/// A pattern of the policy that is none.
+/// A root that lies in a protected place; a pattern of the policy that is none.
 pub(super) fn of(roots: &[PathBuf], extra: &[String]) -> Result<Protected, StartError> {
     let wrong = |e: picktwo_policies::protect::BadPattern| StartError::Policy(e.to_string());
-    let names = Protected::builtin().with(extra).map_err(wrong)?;
+    let names = Protected::builtin();
+    if let Some(place) = roots.iter().find_map(|root| protected_component(&names, root)) {
+        return Err(StartError::ProtectedRoot(place));
+    }
+    let names = names.with(extra).map_err(wrong)?;
     let mut targets = Vec::new();
     for root in roots {
         let mut left = MAX_ENTRIES;
@@ -92,10 +95,11 @@ mod tests {
 
     #[test]
     fn what_lies_in_a_protected_place_is_no_root() {
+        let names = Protected::builtin();
         for bad in ["/home/u/p/.git", "/home/u/p/.git/modules/x", "/srv/x/.claude"] {
-            assert!(protected_component(Path::new(bad)).is_some(), "{bad}");
+            assert!(protected_component(&names, Path::new(bad)).is_some(), "{bad}");
         }
-        assert_eq!(protected_component(Path::new("/home/u/project")), None);
+        assert_eq!(protected_component(&names, Path::new("/home/u/project")), None);
     }
 
     #[test]

@@ -1,80 +1,97 @@
-//! Refused changes on their way to the record: the threads that serve granted calls hand them over and go on; one thread writes them.
+//! Refused changes on their way to the record: the threads that serve granted calls hand them over and go on; one thread writes them,
+//! which exists while there is something to write.
 
 use crate::record::{Event, Record};
 use picktwo_inside::files;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Refusals that may wait to be written; further ones are only counted.
 const WAITING: usize = 512;
 
-enum Message {
-    Refused(Event),
-    /// Everything before it was written when this is answered.
-    Flush(SyncSender<()>),
+/// How long the thread stays when nothing comes: a burst of refusals starts one.
+const LINGER: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Queue {
+    events: Vec<Event>,
+    /// Refusals that found the queue full.
+    lost: u64,
+    writer: bool,
 }
 
-/// The queue's two ends.
+/// The queue and who empties it.
 pub(super) struct Refusals {
-    sender: SyncSender<Message>,
-    receiver: Mutex<Option<Receiver<Message>>>,
-    /// Refusals that found the queue full.
-    lost: Arc<AtomicU64>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Held by whoever writes, so that records stay in order and [`Refusals::flush`] waits for what is under way.
+    record: Mutex<Arc<Record>>,
 }
 
 impl Refusals {
-    /// An empty queue; nothing is written before [`Refusals::write`].
-    pub(super) fn new() -> Self {
-        let (sender, receiver) = sync_channel(WAITING);
+    /// An empty queue.
+    pub(super) fn new(record: Arc<Record>) -> Self {
         Self {
-            sender,
-            receiver: Mutex::new(Some(receiver)),
-            lost: Arc::default(),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            record: Mutex::new(record),
         }
     }
 
     /// What receives the decisions about files. A refusal needs no permission to be recorded: the change has not happened
     /// either way.
-    pub(super) fn sink(&self) -> files::Sink {
-        let (sender, lost) = (self.sender.clone(), Arc::clone(&self.lost));
+    pub(super) fn sink(self: &Arc<Self>) -> files::Sink {
+        let refusals = Arc::clone(self);
         Box::new(move |event: files::Event| {
             let Some(errno) = event.refused else { return };
-            let before = lost.swap(0, Ordering::Relaxed);
-            let refused = Event::Refused {
+            let mut queue = refusals.lock();
+            if queue.events.len() >= WAITING {
+                queue.lost += event.suppressed + 1;
+                return;
+            }
+            let before = std::mem::take(&mut queue.lost);
+            queue.events.push(Event::Refused {
                 call: event.call.to_owned(),
                 path: event.path.display().to_string(),
                 errno: format!("{errno:?}"),
                 rule: event.rule,
                 more: event.suppressed + before,
-            };
-            if sender.try_send(Message::Refused(refused)).is_err() {
-                lost.fetch_add(before + event.suppressed + 1, Ordering::Relaxed);
+            });
+            if queue.writer {
+                refusals.changed.notify_one();
+            } else {
+                let writer = Arc::clone(&refusals);
+                // Where no thread can be made, the next refusal or the session's end has it written.
+                queue.writer = super::start::spawn("refusals", move || writer.write()).is_ok();
             }
         })
     }
 
-    /// Writes what comes in until the process ends.
-    pub(super) fn write(&self, record: &Record) {
-        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        for message in receiver.iter().flatten() {
-            match message {
-                Message::Refused(event) => {
-                    let _ = record.append(&event);
-                }
-                Message::Flush(done) => {
-                    let _ = done.send(());
-                }
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) {
+        loop {
+            self.flush();
+            let queue = self.lock();
+            let (mut queue, _) = self
+                .changed
+                .wait_timeout_while(queue, LINGER, |queue| queue.events.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            if queue.events.is_empty() {
+                queue.writer = false;
+                return;
             }
         }
     }
 
-    /// Waits until everything handed over so far was written, for at most `limit`.
-    pub(super) fn flush(&self, limit: Duration) {
-        let (done, written) = sync_channel(1);
-        if self.sender.try_send(Message::Flush(done)).is_ok() {
-            let _ = written.recv_timeout(limit);
+    /// Writes everything handed over so far.
+    pub(super) fn flush(&self) {
+        let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = std::mem::take(&mut self.lock().events);
+        for event in events {
+            let _ = record.append(&event);
         }
     }
 }

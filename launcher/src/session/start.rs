@@ -12,10 +12,11 @@ use super::steer::{self, Described, Steering};
 use super::tier::{self, Missing};
 use super::wait::{End, Signals, ignored_signals};
 use super::web::{self, Web};
-use super::{control, key, tools};
+use super::{control, doors, key};
 use crate::names;
 use crate::record::{Event, Record, RecordError};
 use nix::errno::Errno;
+use nix::sys::signal::Signal;
 use picktwo_confine::role::Role;
 use picktwo_confine::seccomp::Compiled;
 use picktwo_confine::{filters, landlock, limits, process};
@@ -48,6 +49,8 @@ pub(crate) enum StartError {
     Confine(picktwo_confine::Error),
     /// The session's namespaces or view.
     View(init::Error),
+    /// A workspace, or another root, that is a protected place or lies in one.
+    ProtectedRoot(PathBuf),
     /// The plan of the view.
     ViewPlan(view::PlanError),
     /// The command.
@@ -75,6 +78,11 @@ impl std::fmt::Display for StartError {
             },
             Self::View(init::Error::Confine(e)) => write!(f, "{}", Self::Confine(e.clone())),
             Self::View(e) => write!(f, "the session did not start: {e}"),
+            Self::ProtectedRoot(path) => write!(
+                f,
+                "{} is a protected place (what lies in it runs later, or steers an agent): choose the project's own directory",
+                path.display()
+            ),
             Self::ViewPlan(e) => write!(f, "{e}"),
             Self::Command(agent::Error::Confine(e)) => write!(f, "{}", Self::Confine(e.clone())),
             Self::Command(e) => write!(f, "{e}"),
@@ -147,7 +155,8 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let starting = init::start(&view_plan).map_err(StartError::View)?;
     let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
 
-    // While the view is built: the record, the keys, the model side.
+    // While the view is built: the protected paths, the record, the keys, the model side.
+    let protected = prepare::protected(&plan)?;
     let secrets = Secrets::read(&plan)?;
     let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
     let mut unfinished = Unfinished {
@@ -171,7 +180,6 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         None => None,
     };
 
-    let protected = prepare::protected(&plan)?;
     let filters = agent::Filters::compile(filters::Grants::ALL)?;
     let own_filter = Compiled::new(&filters::for_role(Role::Launcher))?;
 
@@ -185,14 +193,15 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     prepare::close_home(&plan)?;
 
     limits::nofile_raise()?;
-    let refusals = Arc::new(Refusals::new());
+    let refusals = Arc::new(Refusals::new(Arc::clone(&record)));
     let mode = SharedMode::new(steer::inside_mode(plan.mode));
     let grants = prepare::grants(&plan, &space, &mode, protected, refusals.sink())?;
     let access = prepare::launcher_access(&plan, &record, &space)?;
     let report = landlock::restrict(access)?;
     let command = prepare::command(&plan, &values, open_files, ignored, filters);
-    let (prepared, listener) = agent::start(&command, &space.namespaces).map_err(StartError::Command)?;
+    let starting = agent::start(&command, &space.namespaces).map_err(StartError::Command)?;
 
+    // While the command's process locks itself, so does this one, but for the model side's start.
     // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
     if let (Some(model), Some((_, door))) = (&model, &space.gateway) {
         model
@@ -202,19 +211,20 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let guard = retrieval::guard(&plan.policy, &secrets.keys());
     let roots = retrieval::roots(&plan.policy)?;
     drop(secrets);
-    space.locked().map_err(StartError::View)?;
-    let sockets = sockets::Sockets::new(sockets::Config {
-        init: space.channel,
-        session: prepared.child.pid(),
-        private: prepare::private_places(&plan),
-        allowed: vec![view::TOOLS_SOCKET.into()],
-    });
     limits::no_new_privs()?;
     limits::core_limit()?;
     own_filter.install()?;
 
     let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
     let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
+    space.locked().map_err(StartError::View)?;
+    let (prepared, listener) = starting.ready().map_err(StartError::Command)?;
+    let sockets = sockets::Sockets::new(sockets::Config {
+        init: space.channel,
+        session: prepared.child.pid(),
+        private: prepare::private_places(&plan),
+        allowed: vec![view::TOOLS_SOCKET.into()],
+    });
     let steering = Arc::new(Steering::new(
         described,
         Arc::clone(&grants),
@@ -222,18 +232,12 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         prepared.child.pid(),
     ));
     let busy = control::Busy::default();
-    spawn("control", {
-        let (steering, busy) = (Arc::clone(&steering), busy.clone());
-        move || control::serve(&control_socket, &busy, &|peer, request| steering.answer(peer, request))
-    })?;
-    if let Some(fd) = space.tools {
-        let (listener, tools) = (UnixListener::from(fd), Arc::new(steering.tools(retrievals)));
-        spawn("tools", move || tools::serve(&listener, &tools))?;
-    }
-    spawn("refusals", {
-        let (refusals, record) = (Arc::clone(&refusals), Arc::clone(&record));
-        move || refusals.write(&record)
-    })?;
+    let agent_door = space
+        .tools
+        .map(|fd| (UnixListener::from(fd), Arc::new(steering.tools(retrievals))));
+    let doors = doors::serve(control_socket, busy.clone(), steering, agent_door)
+        .map_err(|e| StartError::File("listen at", names::CONTROL_SOCKET.into(), e))?;
+    spawn("doors", doors)?;
     let model = match model {
         Some(model) => {
             let (model, record) = (Arc::new(model), Arc::clone(&record));
@@ -263,14 +267,15 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
         .wait(nix::unistd::Pid::from_raw(child.pid()))
         .map_err(StartError::Wait)?;
 
-    // What the command left running ends with its first process.
-    let _ = space.child.kill_and_wait();
+    // What the command left running ends with its first process; meanwhile the rest is put away.
+    let _ = space.child.signal(Signal::SIGKILL);
+    let _ = web_child.signal(Signal::SIGKILL);
     drop(model);
-    let _ = web_child.signal(nix::sys::signal::Signal::SIGKILL);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
     std::mem::forget(unfinished);
     busy.wait(LAST_ANSWER);
-    refusals.flush(LAST_ANSWER);
+    let _ = space.child.wait();
+    refusals.flush();
     record
         .append(&Event::End { code: end.shell_code() })
         .map_err(StartError::Record)?;
@@ -343,7 +348,7 @@ fn report_calls(model: &Model, record: &Record) {
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .stack_size(256 * 1024)

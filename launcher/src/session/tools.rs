@@ -2,7 +2,7 @@
 
 use super::line::{LineError, LineStream};
 use picktwo_wire::tools::{Reply, Request};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,31 +18,24 @@ pub(crate) trait Tools: Send + Sync + 'static {
     fn answer(&self, request: Request, progress: &mut dyn FnMut(String)) -> Reply;
 }
 
-/// Serves the socket until the process ends.
-pub(crate) fn serve(listener: &UnixListener, tools: &Arc<impl Tools>) {
-    let active = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming() {
-        // Running out of descriptors is the one lasting reason; waiting beats spinning.
-        let Ok(stream) = stream else {
-            std::thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        let (tools, active) = (Arc::clone(tools), Arc::clone(&active));
-        if active.fetch_add(1, Ordering::Relaxed) >= PARALLEL {
-            active.fetch_sub(1, Ordering::Relaxed);
-            turn_away(stream);
-            continue;
-        }
-        let spawned = std::thread::Builder::new().stack_size(256 * 1024).spawn({
-            let active = Arc::clone(&active);
-            move || {
-                converse(stream, tools.as_ref());
-                active.fetch_sub(1, Ordering::Relaxed);
-            }
-        });
-        if spawned.is_err() {
-            active.fetch_sub(1, Ordering::Relaxed);
-        }
+/// The conversations that are under way.
+#[derive(Clone, Default)]
+pub(crate) struct Active(Arc<AtomicUsize>);
+
+/// Answers one connection in a thread of its own.
+pub(crate) fn answer(stream: UnixStream, active: &Active, tools: &Arc<impl Tools>) {
+    if active.0.fetch_add(1, Ordering::Relaxed) >= PARALLEL {
+        active.0.fetch_sub(1, Ordering::Relaxed);
+        turn_away(stream);
+        return;
+    }
+    let (tools, counted) = (Arc::clone(tools), active.clone());
+    let spawned = super::start::spawn("tools", move || {
+        converse(stream, tools.as_ref());
+        counted.0.fetch_sub(1, Ordering::Relaxed);
+    });
+    if spawned.is_err() {
+        active.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -41,8 +41,11 @@ pub fn builtin(name: &str) -> Option<Layer> {
 pub fn profile_for(command: &str) -> Option<&'static str> {
     let name = command.rsplit('/').next().unwrap_or(command);
     let applies = |l: Layer| l.profile.is_some_and(|p| p.commands.iter().any(|c| c.value == name));
-    // Files without the table, the long ones, need not be parsed for this.
-    let profiles = BUILTIN.iter().filter(|(_, text)| text.contains("[profile]"));
+    // A file that does not have the name in quotes need not be parsed for this.
+    let quoted = [format!("\"{name}\""), format!("'{name}'")];
+    let profiles = BUILTIN
+        .iter()
+        .filter(|(_, text)| quoted.iter().any(|name| text.contains(name.as_str())));
     profiles.map(|(n, _)| *n).find(|n| builtin(n).is_some_and(applies))
 }
 

@@ -201,48 +201,68 @@ fn allow_streams(mut access: Access) -> Result<Access, picktwo_confine::Error> {
     Ok(access)
 }
 
-/// Makes the command's process and waits until it is ready to execute. The listener is where its granted calls arrive:
-/// somebody must serve them before [`Prepared::go`].
+/// A command's process that joins the session and locks itself while the launcher does something else.
+#[derive(Debug)]
+pub struct Starting {
+    between: Child,
+    channel: Channel,
+    program: PathBuf,
+}
+
+/// Makes the command's process. The launcher may lock itself further from here on: nothing of that is inherited any more.
 ///
 /// # Errors
-/// The first step that failed, here or there. The process has been reaped then.
-pub fn start(command: &Command, namespaces: &NamespaceFds) -> Result<(Prepared, Listener), Error> {
+/// The channel or the process in between cannot be made.
+pub fn start(command: &Command, namespaces: &NamespaceFds) -> Result<Starting, Error> {
     let (ours, theirs) = channel::pair()?;
     let launcher = process::pidfd_open(i32::try_from(std::process::id()).unwrap_or(i32::MAX))?;
     let between = process::fork_bound("the command's process", || {
         join_and_clone(command, namespaces, &theirs, launcher.as_fd())
     })?;
-    drop(theirs);
-    let mut arrived = Arrived::default();
-    let outcome = arrived.collect(&ours);
-    // It has nothing left to do, whatever happened.
-    let reaped = between.wait();
-    match (outcome, arrived) {
-        (
-            Ok(()),
-            Arrived {
-                child: Some(child),
-                listener: Some(listener),
-                steps,
-            },
-        ) => {
-            reaped?;
-            let program = command.argv.first().map(PathBuf::from).unwrap_or_default();
-            Ok((
-                Prepared {
-                    child,
+    Ok(Starting {
+        between,
+        channel: ours,
+        program: command.argv.first().map(PathBuf::from).unwrap_or_default(),
+    })
+}
+
+impl Starting {
+    /// Waits until the process is ready to execute. The listener is where its granted calls arrive: somebody must serve them
+    /// before [`Prepared::go`].
+    ///
+    /// # Errors
+    /// The first step that failed, here or there. The process has been reaped then.
+    pub fn ready(self) -> Result<(Prepared, Listener), Error> {
+        let mut arrived = Arrived::default();
+        let outcome = arrived.collect(&self.channel);
+        // It has nothing left to do, whatever happened.
+        let reaped = self.between.wait();
+        match (outcome, arrived) {
+            (
+                Ok(()),
+                Arrived {
+                    child: Some(child),
+                    listener: Some(listener),
                     steps,
-                    channel: ours,
-                    program,
                 },
-                listener,
-            ))
-        }
-        (outcome, Arrived { child, .. }) => {
-            if let Some(child) = child {
-                child.kill_and_wait()?;
+            ) => {
+                reaped?;
+                Ok((
+                    Prepared {
+                        child,
+                        steps,
+                        channel: self.channel,
+                        program: self.program,
+                    },
+                    listener,
+                ))
             }
-            Err(outcome.err().unwrap_or(Error::Ended))
+            (outcome, Arrived { child, .. }) => {
+                if let Some(child) = child {
+                    child.kill_and_wait()?;
+                }
+                Err(outcome.err().unwrap_or(Error::Ended))
+            }
         }
     }
 }

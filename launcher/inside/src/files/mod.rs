@@ -185,7 +185,7 @@ impl Grants {
             closing: AtomicUsize::new(0),
             staged: vet::Staged::default(),
             written: written::Written::default(),
-            waiting: Waiting::new(),
+            waiting: Waiting::default(),
         }))
     }
 
