@@ -1,7 +1,7 @@
 //! System call filters: rules as data, compiled to BPF, and installed.
 //!
-//! Plain allow lists are compiled by `seccompiler`. Filters that notify, answer with more than one error, or must tell ABIs apart
-//! are compiled here: the architecture is checked first, then the x32 bit, then numbers by binary search, then arguments.
+//! The architecture is checked first, then the x32 bit, then numbers by binary search, then arguments. What `seccompiler` can express
+//! is compiled by it, too, in a test: both must decide alike.
 
 mod bpf;
 
@@ -150,29 +150,9 @@ impl Filter {
             .map_or(self.otherwise, |rule| rule.then)
     }
 
-    /// Whether `seccompiler` can express it: an allow list, everything else fails with one error, foreign ABIs are killed.
-    fn plain(&self) -> Option<u16> {
-        let Action::Errno(errno) = self.otherwise else {
-            return None;
-        };
-        let same = |action| action == self.otherwise;
-        let plain = self.foreign == Action::KillProcess
-            && same(self.x32)
-            && self.newer.is_none_or(|(_, action)| same(action))
-            && self
-                .rules
-                .iter()
-                .all(|rule| rule.then == Action::Allow && rule.when.iter().all(|cond| bpf::plain(cond.test)));
-        plain.then_some(errno as i32 as u16)
-    }
-
     /// The BPF program.
     pub fn compile(&self) -> Result<Vec<Instruction>> {
-        match self.plain() {
-            Some(errno) => bpf::compile_plain(self, errno),
-            None => bpf::compile(self),
-        }
-        .map_err(|reason| Error::Compile {
+        bpf::compile(self).map_err(|reason| Error::Compile {
             filter: self.name.into(),
             reason,
         })

@@ -1,9 +1,6 @@
 //! From rules to BPF.
 
 use super::{ARCH, Action, Cond, Filter, Rule, Test, X32_BIT};
-use seccompiler::{
-    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
-};
 use std::collections::BTreeMap;
 
 /// One instruction, in the kernel's layout (`struct sock_filter`).
@@ -111,22 +108,47 @@ fn block(rules: &[&Rule], otherwise: Action) -> Result<Vec<Instruction>, String>
     Ok(code)
 }
 
-/// Numbers by binary search; every path ends in an answer.
-fn search(calls: &[(u32, Vec<Instruction>)], otherwise: Action) -> Vec<Instruction> {
-    match calls {
-        [] => vec![answer(otherwise)],
-        [(nr, block)] => {
-            // Not equal: over the jump to the block, onto the other answer.
-            let mut code = vec![test(JUMP_EQ, *nr, 1, 0), answer(otherwise)];
-            code.extend_from_slice(block);
-            code
+/// A run of call numbers, up to the next one's start, that one piece of code decides.
+struct Segment {
+    start: u32,
+    code: Vec<Instruction>,
+}
+
+/// Runs of numbers, in order and without holes: neighbours that are decided alike share one.
+fn segments(calls: Vec<(u32, Vec<Instruction>)>, otherwise: Action) -> Vec<Segment> {
+    let mut all: Vec<Segment> = Vec::new();
+    let mut push = |start: u32, code: Vec<Instruction>| match all.last() {
+        // Code with conditions is as long as its run, or longer.
+        Some(last) if last.code == code && code.len() == 1 => {}
+        _ => all.push(Segment { start, code }),
+    };
+    let mut next = 0;
+    for (nr, code) in calls {
+        if nr > next {
+            push(next, vec![answer(otherwise)]);
         }
+        push(nr, code);
+        next = nr + 1;
+    }
+    push(next, vec![answer(otherwise)]);
+    all
+}
+
+/// Numbers by binary search; every path ends in an answer. The kernel runs a filter for every call number when it is installed
+/// (`seccomp_cache_prepare`), so that a chain of comparisons costs each session's start a millisecond.
+fn search(segments: &[Segment]) -> Vec<Instruction> {
+    match segments {
+        [] => Vec::new(),
+        [segment] => segment.code.clone(),
         _ => {
-            let (lower, upper) = calls.split_at(calls.len() / 2);
-            let lower_code = search(lower, otherwise);
-            let mut code = vec![test(JUMP_GE, upper[0].0, 0, 1), op(JUMP, lower_code.len() as u32)];
+            let (lower, upper) = segments.split_at(segments.len() / 2);
+            let lower_code = search(lower);
+            let mut code = match u8::try_from(lower_code.len()) {
+                Ok(far) => vec![test(JUMP_GE, upper[0].start, far, 0)],
+                Err(_) => vec![test(JUMP_GE, upper[0].start, 0, 1), op(JUMP, lower_code.len() as u32)],
+            };
             code.extend(lower_code);
-            code.extend(search(upper, otherwise));
+            code.extend(search(upper));
             code
         }
     }
@@ -157,64 +179,9 @@ pub(super) fn compile(filter: &Filter) -> Result<Vec<Instruction>, String> {
         let newest = u32::try_from(newest).map_err(|_| "the newest known call is negative".to_owned())?;
         code.extend([test(JUMP_GT, newest, 0, 1), answer(action)]);
     }
-    code.extend(search(&calls, filter.otherwise));
+    code.extend(search(&segments(calls, filter.otherwise)));
     if code.len() > MAX_INSTRUCTIONS {
         return Err(format!("{} instructions", code.len()));
     }
     Ok(code)
-}
-
-/// Whether `seccompiler` knows such a condition.
-pub(super) fn plain(test: Test) -> bool {
-    !matches!(test, Test::Any(_) | Test::NotMasked { .. } | Test::NotNull64)
-}
-
-/// An allow list, by `seccompiler`.
-pub(super) fn compile_plain(filter: &Filter, errno: u16) -> Result<Vec<Instruction>, String> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let mut always = std::collections::BTreeSet::new();
-    for rule in &filter.rules {
-        let mut conditions = Vec::new();
-        for cond in &rule.when {
-            let (length, operator, value) = match cond.test {
-                Test::Is(value) => (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into()),
-                Test::IsNot(value) => (SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value.into()),
-                Test::None(mask) => (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask.into()), 0),
-                Test::Masked { mask, value } => (
-                    SeccompCmpArgLen::Dword,
-                    SeccompCmpOp::MaskedEq(mask.into()),
-                    value.into(),
-                ),
-                Test::Null64 => (SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0),
-                Test::Any(_) | Test::NotMasked { .. } | Test::NotNull64 => {
-                    return Err(format!("{} has another condition", rule.name));
-                }
-            };
-            conditions.push(SeccompCondition::new(cond.argument, length, operator, value).map_err(|e| e.to_string())?);
-        }
-        let entry = rules.entry(rule.nr).or_default();
-        if conditions.is_empty() {
-            always.insert(rule.nr);
-        } else {
-            entry.push(SeccompRule::new(conditions).map_err(|e| e.to_string())?);
-        }
-    }
-    // An empty list of rules allows the call whatever its arguments.
-    for nr in always {
-        rules.insert(nr, Vec::new());
-    }
-    let otherwise = SeccompAction::Errno(errno.into());
-    let compiled: seccompiler::BpfProgram =
-        SeccompFilter::new(rules, otherwise, SeccompAction::Allow, TargetArch::x86_64)
-            .and_then(TryInto::try_into)
-            .map_err(|e| e.to_string())?;
-    Ok(compiled
-        .into_iter()
-        .map(|i| Instruction {
-            code: i.code,
-            jt: i.jt,
-            jf: i.jf,
-            k: i.k,
-        })
-        .collect())
 }
