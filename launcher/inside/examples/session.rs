@@ -9,7 +9,7 @@ use picktwo_confine::notify::Listener;
 use picktwo_confine::{Errno, limits, sys};
 use picktwo_inside::socket_request::{SocketReply, SocketRequest};
 use picktwo_inside::view::toolchains::{self, Search};
-use picktwo_inside::view::{Identity, Inode, Plan, ReadOnly, Sizes};
+use picktwo_inside::view::{Base, Identity, Inode, Plan, ReadOnly, Sizes};
 use picktwo_inside::{agent, init};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-fn plan(options: &Options, private_home: &Path) -> Plan {
+fn plan(options: &Options, private_home: &Path) -> (Base, Plan) {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid())
         .ok()
         .flatten()
@@ -101,15 +101,20 @@ fn plan(options: &Options, private_home: &Path) -> Plan {
     let workspace = options.workspace.canonicalize().expect("a workspace");
     shown.retain(|path| !path.starts_with(&workspace) && !workspace.starts_with(path));
     let exe = std::env::current_exe().expect("an executable");
-    Plan {
+    let base = Base {
         identity: Identity {
             uid: user.uid.as_raw(),
             gid: user.gid.as_raw(),
             user: user.name.clone(),
             group: user.name,
-            home,
+            home: home.clone(),
             shell: user.shell,
         },
+        terminal: nix::unistd::ttyname(std::io::stdin()).ok(),
+        sizes: Sizes::default(),
+    };
+    let plan = Plan {
+        home,
         roots: vec![ReadOnly {
             path: workspace,
             inode: options.inode.map(|ino| Inode { dev: 0, ino }),
@@ -118,19 +123,20 @@ fn plan(options: &Options, private_home: &Path) -> Plan {
         files: vec![],
         private_home: private_home.canonicalize().expect("a private home"),
         binary: Some(ReadOnly::new(exe)),
-        terminal: nix::unistd::ttyname(std::io::stdin()).ok(),
-        sizes: Sizes::default(),
         gateway: true,
         tools: true,
-        hidden,
-    }
+        hidden: hidden.into_iter().map(ReadOnly::seen).collect(),
+    };
+    (base, plan)
 }
 
 fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error::Error>> {
     let started = Instant::now();
-    let plan = plan(options, options.home.as_deref().or(made).expect("a private home"));
+    let (base, plan) = plan(options, options.home.as_deref().or(made).expect("a private home"));
     let planned = started.elapsed();
-    let session = init::start(&plan)?.ready()?;
+    let starting = init::start(&base)?;
+    starting.build(&plan)?;
+    let session = starting.ready()?;
     let ready = started.elapsed();
     if let Some((port, _)) = &session.gateway
         && options.sockets
@@ -149,10 +155,10 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
         argv: options.command.clone(),
         env: std::env::vars_os().collect(),
         directory: plan.roots[0].path.clone(),
-        home: plan.identity.home.clone(),
-        uid: plan.identity.uid,
+        home: base.identity.home.clone(),
+        uid: base.identity.uid,
         roots: plan.roots.iter().map(|r| r.path.clone()).collect(),
-        hidden: plan.hidden.iter().map(picktwo_inside::view::ReadOnly::seen).collect(),
+        hidden: plan.hidden.clone(),
         open_files: limits::nofile_limits()?,
         ignored: options.ignored.clone(),
         filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),

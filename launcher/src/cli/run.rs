@@ -1,6 +1,7 @@
 //! `picktwo run`: a command in a session.
 
 use super::output::{self, Paint};
+use crate::session::early;
 use crate::session::plan::{Plan, Wish};
 use crate::session::start::{self, Status};
 use crate::session::wait;
@@ -65,15 +66,18 @@ pub(crate) fn main(args: Args) -> ExitCode {
         ro: args.ro,
         rw: args.rw,
     };
-    let plan = match Plan::resolve(wish) {
-        Ok(plan) => plan,
+    // The session's first process begins with what does not depend on the plan; a plan that comes to nothing ends it.
+    let early = early::start();
+    let planned = early.and_then(|early| Ok((Plan::resolve(wish, early.identity.clone())?, early)));
+    let (plan, early) = match planned {
+        Ok(planned) => planned,
         Err(e) => {
             let text = e.render(output::colourful_stderr());
             let _ = std::io::stderr().write_all(text.as_bytes());
             return ExitCode::from(super::EXIT_FAILED);
         }
     };
-    match start::run(plan, status, &greet) {
+    match start::run(plan, early, status, &greet) {
         Ok(end) => wait::end_like(end),
         Err(e) => {
             output::say(&e);

@@ -2,6 +2,7 @@
 
 mod control;
 mod doors;
+pub(crate) mod early;
 pub(crate) mod id;
 pub(crate) mod judged;
 mod key;

@@ -98,9 +98,8 @@ impl Plan {
     ///
     /// # Errors
     /// The first thing that does not allow a session; nothing has been started.
-    pub(crate) fn resolve(wish: Wish) -> Result<Self, PlanError> {
-        let home = names::home_dir().map_err(PlanError::NoHome)?;
-        let home = home.canonicalize().unwrap_or(home);
+    pub(crate) fn resolve(wish: Wish, identity: Identity) -> Result<Self, PlanError> {
+        let home = identity.home.clone();
         let state = names::state_dir().map_err(PlanError::NoHome)?;
         let config = names::config_dir().map_err(PlanError::NoHome)?;
         let asked = match &wish.workspace {
@@ -182,7 +181,7 @@ impl Plan {
         Ok(Self {
             command: wish.command,
             mode,
-            identity: identity(home),
+            identity,
             directory,
             roots,
             read_only,
@@ -270,34 +269,4 @@ fn workspace_hash(workspace: &Path) -> String {
         .unwrap_or_default();
     let hash = crate::record::hash(workspace.as_os_str().as_bytes());
     format!("{name}-{}", &hash[..16])
-}
-
-/// Reads `/etc/passwd` and `/etc/group` as text: the C library's look-up would load modules and ask daemons.
-fn identity(home: PathBuf) -> Identity {
-    let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
-    let field = |file: &str, id: u32, column: usize| {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        text.lines()
-            .map(|l| l.split(':').collect::<Vec<_>>())
-            .find(|f| f.get(2).is_some_and(|f| f.parse() == Ok(id)))
-            .and_then(|f| f.get(column).map(|s| (*s).to_owned()))
-    };
-    let variable = |name: &str| names::variable(name).and_then(|v| v.into_string().ok());
-    let plain = |name: &String| !name.is_empty() && !name.contains([':', '\n', '/']);
-    Identity {
-        uid,
-        gid,
-        user: field("/etc/passwd", uid, 0)
-            .or_else(|| variable("USER"))
-            .filter(plain)
-            .unwrap_or_else(|| "user".to_owned()),
-        group: field("/etc/group", gid, 0)
-            .filter(plain)
-            .unwrap_or_else(|| "group".to_owned()),
-        shell: field("/etc/passwd", uid, 6)
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
-            .unwrap_or_else(|| "/bin/sh".into()),
-        home,
-    }
 }

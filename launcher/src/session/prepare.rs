@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use picktwo_confine::landlock::{Access, Rights};
 use picktwo_inside::files::{self, Config, Grants, Root};
 use picktwo_inside::mode::SharedMode;
-use picktwo_inside::view::{self, ReadOnly};
+use picktwo_inside::view::{self, Made, ReadOnly};
 use picktwo_inside::{agent, init};
 use picktwo_policies::model::{KeySource, Placeholders, Seed};
 use picktwo_policies::protect::Protected;
@@ -36,35 +36,24 @@ pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Pl
     let files = &plan.policy.profile.files;
     let exe = std::env::current_exe().map_err(|e| StartError::File("find", "/proc/self/exe".into(), e))?;
     Ok(view::Plan {
-        identity: plan.identity.clone(),
+        home: plan.identity.home.clone(),
         roots: plan.roots.iter().map(ReadOnly::new).collect(),
         read_only: plan.read_only.clone(),
         files: files
             .iter()
-            .filter_map(|s| Some((Path::new(FILES).join(&s.path.value), s.fill(&values)?.into_bytes())))
+            .filter_map(|s| {
+                Some(Made {
+                    path: Path::new(FILES).join(&s.path.value),
+                    content: s.fill(&values)?.into_bytes(),
+                })
+            })
             .collect(),
         private_home: plan.private_home.clone(),
         binary: Some(ReadOnly::new(exe)),
-        terminal: terminal(),
-        sizes: view::Sizes::default(),
         gateway,
         tools: true,
-        hidden: plan.hidden.clone(),
+        hidden: plan.hidden.iter().map(ReadOnly::new).collect(),
     })
-}
-
-/// The person's terminal, if standard input, output or error is one.
-fn terminal() -> Option<PathBuf> {
-    use std::io::IsTerminal;
-    let fds: [(bool, i32); 3] = [
-        (std::io::stdin().is_terminal(), 0),
-        (std::io::stdout().is_terminal(), 1),
-        (std::io::stderr().is_terminal(), 2),
-    ];
-    let fd = fds.iter().find(|(tty, _)| *tty)?.1;
-    std::fs::read_link(format!("/proc/self/fd/{fd}"))
-        .ok()
-        .filter(|p| p.starts_with("/dev"))
 }
 
 /// The values that profiles refer to.

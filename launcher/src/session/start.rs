@@ -1,7 +1,8 @@
-//! The start of a session, in the one order that works: the web side is forked, the view is built, keys are read, the model side
-//! is started, the launcher enters its Landlock domain, the command is prepared below it, the launcher installs its system call
+//! The start of a session, in the one order that works: the init is cloned and begins with the view ([`super::early`]), the web side
+//! is forked, keys are read, the model side is started, the launcher enters its Landlock domain, the command is prepared below it, the launcher installs its system call
 //! filter, and only then the command runs.
 
+use super::early::Early;
 use super::model::{Model, ModelError};
 use super::plan::Plan;
 use super::prepare;
@@ -141,7 +142,7 @@ impl Status {
 ///
 /// # Errors
 /// What kept the session from starting; nothing foreign has run then.
-pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) -> Result<End, StartError> {
+pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&str, Mode)) -> Result<End, StartError> {
     let facts = tier::floor().map_err(StartError::Tier)?;
     let id = super::id::new().map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
     let ignored = ignored_signals();
@@ -149,10 +150,11 @@ pub(crate) fn run(plan: Plan, mut status: Status, greet: &dyn Fn(&str, Mode)) ->
     let open_files = limits::nofile_limits()?;
     let exe = process::own_executable()?;
 
-    // Both copies of this process are made before anything secret is read. The init's comes first: its view takes the longest.
     let view_plan = prepare::view_plan(&plan, &id, !plan.policy.models.is_empty())?;
     view_plan.check().map_err(StartError::ViewPlan)?;
-    let starting = init::start(&view_plan).map_err(StartError::View)?;
+    let starting = early.init.map_err(StartError::View)?;
+    starting.build(&view_plan).map_err(StartError::View)?;
+    // Like the init, this copy of the process is made before anything secret is read.
     let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
 
     // While the view is built: the protected paths, the record, the keys, the model side.

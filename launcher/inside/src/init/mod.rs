@@ -1,14 +1,15 @@
 //! Process 1 of a session: makes the namespaces' view, then holds them, makes the session's internet sockets and reaps.
 //!
 //! The launcher calls [`start`] while it has one thread, before it restricts itself **and before it reads any credential**:
-//! the init keeps a copy of the launcher's memory of that moment. It builds the view, reports, wipes the command line and environment
+//! the init keeps a copy of the launcher's memory of that moment. It builds the view, of which the first part needs nothing that the
+//! launcher has to find out first, reports, wipes the command line and environment
 //! that came with the copy, and locks itself before it serves. It executes nothing: that would cost a session a fifth of
 //! its start and protect nothing, since there is no secret to leave behind. When its channel closes it exits, and the kernel
 //! ends every process of the session.
 
 mod serve;
 
-use crate::view::{self, Plan, Steps};
+use crate::view::{self, Base, Plan, Steps};
 use nix::errno::Errno;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::namespace::{self, NamespaceFds};
@@ -57,6 +58,8 @@ pub(crate) const LOCK: &[u8] = b"lock";
 pub enum Error {
     /// A step on the launcher's side: the clone itself (`ENOSPC`, `EPERM`: this host allows no namespaces), the channel.
     Confine(picktwo_confine::Error),
+    /// The plan cannot be sent; holds the reason.
+    Plan(String),
     /// The init reported a failure.
     Failed {
         /// One sentence with the object and the reason.
@@ -72,6 +75,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Confine(error) => error.fmt(f),
+            Self::Plan(reason) => write!(f, "the session's plan names too much: {reason}"),
             Self::Failed { sentence, .. } => f.write_str(sentence),
             Self::Ended => f.write_str("the session's first process ended unexpectedly while it started"),
         }
@@ -112,20 +116,28 @@ pub struct Namespaces {
     pub steps: Steps,
 }
 
-/// Clones the init into new namespaces, where it builds `plan` at once.
+/// Clones the init into new namespaces, where it builds what needs no plan at once.
 ///
 /// # Errors
 /// [`Error::Confine`] if the clone is refused.
-pub fn start(plan: &Plan) -> Result<Starting, Error> {
+pub fn start(base: &Base) -> Result<Starting, Error> {
     let (ours, theirs) = channel::pair()?;
-    let child = process::clone_namespaces(namespace::SESSION, "the session's namespaces", || {
-        // The copy of the launcher's end is closed with everything else before the init locks itself.
-        first(plan, theirs)
-    })?;
+    let child = process::clone_namespaces(namespace::SESSION, "the session's namespaces", || first(base, theirs))?;
     Ok(Starting { child, channel: ours })
 }
 
 impl Starting {
+    /// Sends the rest of the plan. What the init says of it, [`Starting::ready`] answers.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the plan is too long for a message.
+    pub fn build(&self, plan: &Plan) -> Result<(), Error> {
+        let message = picktwo_wire::encode(plan).map_err(|e| Error::Plan(e.to_string()))?;
+        // An init that has ended said why, and that is what counts.
+        let _ = self.channel.send(&message, &[]);
+        Ok(())
+    }
+
     /// Waits until the view stands, and opens what the launcher needs of it. The init locks itself from here on.
     ///
     /// # Errors
@@ -191,16 +203,23 @@ pub(crate) fn report(
 }
 
 /// The init's whole life.
-fn first(plan: &Plan, channel: Channel) -> u8 {
-    match prepare(plan) {
-        Ok((view, gateway, tools)) => {
-            let mut fds = vec![view.root.as_fd()];
+fn first(base: &Base, channel: Channel) -> u8 {
+    match prepare(base, &channel) {
+        // The launcher decided against a session, and is gone or will be.
+        Ok(None) => return 0,
+        Ok(Some(Prepared {
+            root,
+            gateway,
+            tools,
+            steps,
+        })) => {
+            let mut fds = vec![root.as_fd()];
             fds.extend(gateway.iter().map(|(_, fd)| fd.as_fd()));
             fds.extend(tools.iter().map(AsFd::as_fd));
             let ready = Report::Ready {
                 gateway: gateway.as_ref().map(|(port, _)| *port),
                 tools: tools.is_some(),
-                steps: view.steps,
+                steps,
             };
             if report(&channel, &ready, &fds).is_err() {
                 return 1;
@@ -227,30 +246,44 @@ fn first(plan: &Plan, channel: Channel) -> u8 {
     }
 }
 
-type Prepared = (view::View, Option<(u16, OwnedFd)>, Option<OwnedFd>);
+struct Prepared {
+    root: OwnedFd,
+    gateway: Option<(u16, OwnedFd)>,
+    tools: Option<OwnedFd>,
+    steps: Steps,
+}
 
-fn prepare(plan: &Plan) -> Result<Prepared, view::Error> {
+/// Makes everything that the launcher gets. `None`: no plan came.
+fn prepare(base: &Base, channel: &Channel) -> Result<Option<Prepared>, view::Error> {
     let mut clock = view::Clock::new();
     // A launcher that keeps others out of its memory passes that on; the maps need /proc/self to be ours.
     process::set_dumpable(true)?;
     // Modes of what the view is made of are as stated; the command has the person's own umask.
     sys::umask(0o022);
-    namespace::write_own_maps(plan.identity.uid, plan.identity.gid)?;
+    namespace::write_own_maps(base.identity.uid, base.identity.gid)?;
     // Out of the terminal's reach: signals of its keys are for the command.
     let _ = nix::unistd::setsid();
     namespace::set_host_name(view::HOST_NAME)?;
     namespace::loopback_up()?;
     clock.step("namespaces");
-    let mut view = view::build(plan)?;
-    clock.step("view");
+    let started = view::start(base, &mut clock)?;
+    let mut message = Vec::new();
+    if channel.recv(&mut message)?.is_none() {
+        return Ok(None);
+    }
+    let plan: Plan = picktwo_wire::decode(&message).map_err(|e| view::Error::Message(e.to_string()))?;
+    clock.step("plan");
+    let root = view::finish(started, &plan, &mut clock)?;
     let gateway = plan.gateway.then(gateway_socket).transpose()?;
     let tools = plan.tools.then(tools_socket).transpose()?;
-    view::freeze(&view)?;
+    view::freeze(root.as_fd())?;
     clock.step("sockets");
-    clock.steps.retain(|(name, _)| name != "view");
-    clock.steps.splice(1..1, view.steps);
-    view.steps = clock.steps;
-    Ok((view, gateway, tools))
+    Ok(Some(Prepared {
+        root,
+        gateway,
+        tools,
+        steps: clock.steps,
+    }))
 }
 
 /// A listening TCP socket on the session's loopback, at a port that the kernel chooses.

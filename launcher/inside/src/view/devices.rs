@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::mounts::{INFORMATION, WRITABLE};
-use super::plan::Plan;
+use super::plan::Base;
 use super::tree::Tree;
 use nix::errno::Errno;
 use picktwo_confine::sys::mount_attr;
@@ -26,7 +26,7 @@ const LINKS: &[(&str, &str)] = &[
 ];
 
 /// Fills `/dev`: the harmless nodes, pseudoterminals of the session's own, shared memory.
-pub(crate) fn dev(tree: &Tree, plan: &Plan) -> Result<(), Error> {
+pub(crate) fn dev(tree: &Tree, base: &Base) -> Result<(), Error> {
     for node in NODES {
         tree.bind_device(Path::new(node), Path::new(node))?;
     }
@@ -40,14 +40,14 @@ pub(crate) fn dev(tree: &Tree, plan: &Plan) -> Result<(), Error> {
         mount_attr::NOSUID | mount_attr::NOEXEC,
         Path::new("/dev/pts"),
     )?;
-    let size = plan.sizes.shm.to_string();
+    let size = base.sizes.shm.to_string();
     tree.mount(
         c"tmpfs",
         &[(c"mode", "1777"), (c"size", &size)],
         WRITABLE,
         Path::new("/dev/shm"),
     )?;
-    if let Some(terminal) = &plan.terminal {
+    if let Some(terminal) = &base.terminal {
         tree.bind_device(terminal, Path::new("/dev/console"))?;
     }
     Ok(())
@@ -79,13 +79,13 @@ const COVER_DIRECTORY: &str = "/run/picktwo/none/directory";
 
 /// A new `/proc` of the session's pid namespace. The whole mount is read-only: sysctls, `sysrq-trigger`, other processes'
 /// `oom_score_adj` are out of reach whoever runs picktwo.
-pub(crate) fn proc(tree: &Tree, plan: &Plan) -> Result<(), Error> {
+pub(crate) fn proc(tree: &Tree, base: &Base) -> Result<(), Error> {
     tree.mount(c"proc", &[], INFORMATION, Path::new("/proc"))?;
     tree.file(Path::new(COVER_FILE), &[], 0)?;
     for path in MASKED {
         tree.mask(Path::new(COVER_FILE), Path::new(path))?;
     }
-    if plan.identity.uid == 0 {
+    if base.identity.uid == 0 {
         drop(tree.directory(Path::new(COVER_DIRECTORY), 0)?);
         for path in MASKED_FROM_ROOT {
             let cover = if Path::new(path).is_dir() {

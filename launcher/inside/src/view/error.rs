@@ -11,7 +11,9 @@ use std::path::PathBuf;
 pub enum Error {
     /// The plan itself cannot be a view.
     Plan(PlanError),
-    /// Maps, host name or loopback of the new namespaces.
+    /// The plan that arrived is none; holds the reason.
+    Message(String),
+    /// Maps, host name or loopback of the new namespaces, or the channel.
     Confine(picktwo_confine::Error),
     /// The mounts could not be cut off from the host's.
     Propagation(Errno),
@@ -57,7 +59,7 @@ impl Error {
     /// The kernel's answer, if a call failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Plan(_) | Self::LinkInTheWay(_) | Self::Changed(_) => None,
+            Self::Plan(_) | Self::Message(_) | Self::LinkInTheWay(_) | Self::Changed(_) => None,
             Self::Confine(error) => error.errno(),
             Self::Propagation(errno) | Self::PivotRoot(errno) | Self::DetachHost(errno) => Some(*errno),
             Self::FileSystem { errno, .. } | Self::Socket { errno, .. } => Some(*errno),
@@ -75,6 +77,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan(error) => error.fmt(f),
+            Self::Message(reason) => write!(f, "the session's plan did not arrive: {reason}"),
             Self::Confine(error) => error.fmt(f),
             Self::Propagation(errno) => write!(f, "cannot separate the session's mounts from the host's: {}", errno.desc()),
             Self::FileSystem { kind, errno: Errno::EPERM } if kind == "proc" => f.write_str(

@@ -2,7 +2,7 @@
 //! picktwo: no shadow file, host keys, sudoers, machine id, registry tokens or connection settings.
 
 use super::error::Error;
-use super::plan::{HOST_NAME, Plan};
+use super::plan::{HOST_NAME, Identity};
 use super::tree::Tree;
 use nix::errno::Errno;
 use std::ffi::OsStr;
@@ -108,7 +108,7 @@ enum Entry {
 }
 
 /// Fills `/etc` of the view.
-pub(crate) fn fill(tree: &Tree, plan: &Plan) -> Result<(), Error> {
+pub(crate) fn fill(tree: &Tree, identity: &Identity) -> Result<(), Error> {
     let etc = Path::new("/etc");
     let mut names: Vec<PathBuf> = ALLOWED.iter().map(PathBuf::from).collect();
     for entry in fs::read_dir(etc).into_iter().flatten().flatten() {
@@ -120,10 +120,6 @@ pub(crate) fn fill(tree: &Tree, plan: &Plan) -> Result<(), Error> {
     }
     for name in names {
         let path = etc.join(&name);
-        // A file of the launcher's own at or below this place replaces the host's.
-        if plan.files.iter().any(|(own, _)| own.starts_with(&path)) {
-            continue;
-        }
         match entry(&path) {
             Entry::Link(target) => tree.link(&path, target.as_os_str())?,
             Entry::Copy(content) => tree.file(&path, &content, 0o644)?,
@@ -131,12 +127,12 @@ pub(crate) fn fill(tree: &Tree, plan: &Plan) -> Result<(), Error> {
             Entry::Nothing => {}
         }
     }
-    for (name, content) in synthetic(plan) {
+    for (name, content) in synthetic(identity) {
         tree.file(&etc.join(name), content.as_bytes(), 0o644)?;
     }
     tree.link(&etc.join("mtab"), OsStr::new("/proc/self/mounts"))?;
     // The person's own name and address are in one of the two later ones, which do not exist inside.
-    let home = &plan.identity.home;
+    let home = &identity.home;
     let places = [
         etc.join("gitconfig"),
         home.join(".config/git/config"),
@@ -208,8 +204,7 @@ fn textual(link: &Path, target: &Path) -> Option<PathBuf> {
 }
 
 /// Files that are made anew: they name the user and nobody else, and no host but this one.
-fn synthetic(plan: &Plan) -> Vec<(&'static str, String)> {
-    let who = &plan.identity;
+fn synthetic(who: &Identity) -> Vec<(&'static str, String)> {
     // A line break or colon would start another field or entry.
     let clean = |text: &str| {
         text.chars()

@@ -1,7 +1,7 @@
 //! What a session sees of the file system: everything that is not put there does not exist.
 //!
-//! The launcher decides on a [`Plan`]; [`build`] carries it out in the first process of the session's namespaces and ends
-//! with that process's root in the view. In both modes, everything of the host is read-only in the view, with whatever is
+//! The launcher decides on a [`Plan`]; the first process of the session's namespaces carries it out and ends with its root in
+//! the view. What needs no plan ([`Base`]) is built meanwhile. In both modes, everything of the host is read-only in the view, with whatever is
 //! mounted in it; what a session may write by itself is its private home, `/tmp`, `/dev/shm` and `/run/user/UID`.
 //! Nothing is made in any directory of the person's: mount points exist on file systems of the session's own and in the
 //! private home only.
@@ -16,27 +16,18 @@ mod tree;
 mod workspace;
 
 pub use error::Error;
-pub use plan::{BINARY, HOST_NAME, Identity, Inode, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
+pub use plan::{BINARY, Base, HOST_NAME, Identity, Inode, Made, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
 pub use workspace::{Places, Refused, workspace_check};
 
 use mounts::WRITABLE;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tree::Tree;
 
 /// How long each step took, in microseconds, in order.
 pub type Steps = Vec<(String, u32)>;
-
-/// A built view: this process's root.
-#[derive(Debug)]
-pub struct View {
-    /// The root directory, as a path descriptor.
-    pub root: OwnedFd,
-    /// What it cost.
-    pub steps: Steps,
-}
 
 /// Measures steps.
 #[derive(Debug)]
@@ -74,31 +65,52 @@ const STORE_LINKS: &[&str] = &[
     "/nix/var/nix/profiles/default",
 ];
 
-/// Builds the view and enters it. The calling process must be the only one in new user, mount and pid namespaces, with its ids
-/// mapped and all capabilities over them.
+/// A view that is being built.
+pub(crate) struct Started {
+    tree: Tree,
+    /// What of the host is visible in it.
+    shown: Vec<PathBuf>,
+}
+
+/// Builds the part of the view that needs no plan. The calling process must be the only one in new user, mount and pid
+/// namespaces, with its ids mapped and all capabilities over them.
 ///
 /// # Errors
 /// The first step that failed, with its object. The process must not go on then.
-pub fn build(plan: &Plan) -> Result<View, Error> {
-    plan.check()?;
-    let mut clock = Clock::new();
+pub(crate) fn start(base: &Base, clock: &mut Clock) -> Result<Started, Error> {
+    if let Some(terminal) = &base.terminal
+        && !plan::plain(terminal)
+    {
+        return Err(PlanError::NotPlain(terminal.clone()).into());
+    }
     mounts::separate().map_err(Error::Propagation)?;
     let tree = Tree::new()?;
     clock.step("root");
     let shown = system(&tree)?;
     clock.step("system");
-    etc::fill(&tree, plan)?;
+    etc::fill(&tree, &base.identity)?;
     clock.step("etc");
-    devices::dev(&tree, plan)?;
+    devices::dev(&tree, base)?;
     clock.step("dev");
-    devices::proc(&tree, plan)?;
+    devices::proc(&tree, base)?;
     clock.step("proc");
     devices::sys(&tree)?;
     clock.step("sys");
-    writable(&tree, plan)?;
+    writable(&tree, base)?;
     clock.step("writable");
-    for (path, content) in &plan.files {
-        tree.file(path, content, 0o644)?;
+    Ok(Started { tree, shown })
+}
+
+/// Builds the rest of the view and enters it. The calling process is the one that started it.
+///
+/// # Errors
+/// As for [`start`].
+pub(crate) fn finish(started: Started, plan: &Plan, clock: &mut Clock) -> Result<OwnedFd, Error> {
+    plan.check()?;
+    let Started { tree, shown } = started;
+    tree.bind_writable(&plan.private_home, &plan.home)?;
+    for file in &plan.files {
+        tree.file(&file.path, &file.content, 0o644)?;
     }
     if let Some(binary) = &plan.binary {
         tree.bind_decided(binary, Path::new(BINARY))?;
@@ -109,17 +121,12 @@ pub fn build(plan: &Plan) -> Result<View, Error> {
     drop(tree.directory(Path::new("/run/picktwo"), 0o755)?);
     tree.enter()?;
     clock.step("enter");
-    let root = tree.into_root();
-    Ok(View {
-        root,
-        steps: clock.steps,
-    })
+    Ok(tree.into_root())
 }
 
 /// Makes the root itself read-only, once everything is in it.
-pub(crate) fn freeze(view: &View) -> Result<(), Error> {
-    use std::os::fd::AsFd;
-    mounts::set_attributes(view.root.as_fd(), mounts::SHOWN, false).map_err(|errno| Error::ReadOnly("/".into(), errno))
+pub(crate) fn freeze(root: BorrowedFd<'_>) -> Result<(), Error> {
+    mounts::set_attributes(root, mounts::SHOWN, false).map_err(|errno| Error::ReadOnly("/".into(), errno))
 }
 
 /// Shows the system's directories, laid out as on the host. Answers what is visible then.
@@ -147,9 +154,9 @@ fn system(tree: &Tree) -> Result<Vec<PathBuf>, Error> {
     Ok(shown)
 }
 
-/// What the session may write by itself.
-fn writable(tree: &Tree, plan: &Plan) -> Result<(), Error> {
-    let sizes = &plan.sizes;
+/// What the session may write by itself, beside its private home.
+fn writable(tree: &Tree, base: &Base) -> Result<(), Error> {
+    let sizes = &base.sizes;
     let (tmp, runtime) = (sizes.tmp.to_string(), sizes.runtime.to_string());
     tree.mount(
         c"tmpfs",
@@ -159,9 +166,8 @@ fn writable(tree: &Tree, plan: &Plan) -> Result<(), Error> {
     )?;
     tree.link(Path::new("/var/tmp"), "/tmp".as_ref())?;
     tree.link(Path::new("/var/run"), "/run".as_ref())?;
-    let place = PathBuf::from(format!("/run/user/{}", plan.identity.uid));
-    tree.mount(c"tmpfs", &[(c"mode", "0700"), (c"size", &runtime)], WRITABLE, &place)?;
-    tree.bind_writable(&plan.private_home, &plan.identity.home)
+    let place = PathBuf::from(format!("/run/user/{}", base.identity.uid));
+    tree.mount(c"tmpfs", &[(c"mode", "0700"), (c"size", &runtime)], WRITABLE, &place)
 }
 
 /// Shows the workspace, further roots, toolchains and what policy adds, parents before children.
@@ -170,7 +176,7 @@ fn of_the_host(tree: &Tree, plan: &Plan, mut shown: Vec<PathBuf>) -> Result<(), 
     paths.extend(plan.read_only.iter().map(|r| (r, false)));
     // A root sorts before the same path as a plain one, which then is shown already.
     paths.sort_by(|a, b| a.0.path.cmp(&b.0.path).then(b.1.cmp(&a.1)));
-    let home = &plan.identity.home;
+    let home = &plan.home;
     for (what, root) in paths {
         // Visible already through a parent, unless the private home lies in between.
         let visible = shown

@@ -1,6 +1,7 @@
 //! What a session sees, as data: the launcher decides, [`super::build`] carries it out.
 
 use nix::sys::stat::FileStat;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Who the session runs as. The same numbers inside and outside.
@@ -21,7 +22,8 @@ pub struct Identity {
 }
 
 /// The file behind a path when the launcher decided on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Inode {
     /// `st_dev`.
     pub dev: u64,
@@ -39,9 +41,11 @@ impl From<&FileStat> for Inode {
 }
 
 /// A file or directory of the host that is visible read-only, at its own path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReadOnly {
     /// Absolute path without links, outside and inside.
+    #[serde(with = "bytes")]
     pub path: PathBuf,
     /// If given, what must be found there: another file means that it was swapped, and the session does not start.
     pub inode: Option<Inode>,
@@ -85,32 +89,82 @@ impl Default for Sizes {
     }
 }
 
-/// The whole view.
+/// The part of a view that is the same whatever the policy says: it is built while the policy is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Base {
     /// Who the session runs as.
     pub identity: Identity,
-    /// The workspace and every other directory that grants may change: read-only in the view, in both modes.
-    pub roots: Vec<ReadOnly>,
-    /// Toolchains and what policy adds (see [`super::toolchains`]). System directories are always there.
-    pub read_only: Vec<ReadOnly>,
-    /// Files that the launcher wrote for the session (a configuration of the agent, say): content at an absolute path on
-    /// picktwo's own file systems, never below a directory of the host.
-    pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// The directory of the host that is the private home, writable.
-    pub private_home: PathBuf,
-    /// picktwo's binary, shown at [`BINARY`].
-    pub binary: Option<ReadOnly>,
     /// The terminal of the person, if there is one (`/dev/pts/N`): shown as `/dev/console`, where `ttyname` finds it.
     pub terminal: Option<PathBuf>,
     /// Sizes of the file systems in memory.
     pub sizes: Sizes,
+}
+
+/// A file that the launcher wrote for the session (a configuration of the agent, say), on picktwo's own file systems and never
+/// below a directory of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// Absolute path.
+    #[serde(with = "bytes")]
+    pub path: PathBuf,
+    /// What is in it.
+    pub content: Vec<u8>,
+}
+
+/// The rest of a view: what the person and the policies decide. The launcher sends it to the session's first process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// HOME: the path at which the private home appears; that of the [`Identity`].
+    #[serde(with = "bytes")]
+    pub home: PathBuf,
+    /// The workspace and every other directory that grants may change: read-only in the view, in both modes.
+    pub roots: Vec<ReadOnly>,
+    /// Toolchains and what policy adds (see [`super::toolchains`]). System directories are always there.
+    pub read_only: Vec<ReadOnly>,
+    /// What the launcher wrote.
+    pub files: Vec<Made>,
+    /// The directory of the host that is the private home, writable.
+    #[serde(with = "bytes")]
+    pub private_home: PathBuf,
+    /// picktwo's binary, shown at [`BINARY`].
+    pub binary: Option<ReadOnly>,
     /// Make a listening TCP socket on `127.0.0.1` for the gateway.
     pub gateway: bool,
     /// Make the listening UNIX socket [`TOOLS_SOCKET`].
     pub tools: bool,
     /// What must never be visible: picktwo's state, configuration and policy.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Vec<ReadOnly>,
+}
+
+/// Paths as their bytes: they need not be UTF-8.
+mod bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Spelled {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        match path.to_str() {
+            Some(text) => text.serialize(serializer),
+            None => path.as_os_str().as_bytes().serialize(serializer),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Ok(match Spelled::deserialize(deserializer)? {
+            Spelled::Text(text) => text.into(),
+            Spelled::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        })
+    }
 }
 
 /// Where picktwo's binary is inside.
@@ -187,24 +241,25 @@ impl Plan {
         let shown = self.roots.iter().chain(&self.read_only).map(|r| r.path.as_path());
         let mut paths: Vec<&Path> = shown.collect();
         for path in &paths {
-            if let Some(hidden) = self.hidden.iter().find(|h| h.starts_with(path) || path.starts_with(h)) {
+            let mut hidden = self.hidden.iter().map(|h| h.path.as_path());
+            if let Some(hidden) = hidden.find(|h| h.starts_with(path) || path.starts_with(h)) {
                 return Err(PlanError::Exposes {
                     path: path.to_path_buf(),
-                    hidden: hidden.clone(),
+                    hidden: hidden.to_path_buf(),
                 });
             }
-            if *path == self.identity.home.as_path() || self.identity.home.starts_with(path) {
+            if *path == self.home.as_path() || self.home.starts_with(path) {
                 return Err(PlanError::Reserved(path.to_path_buf()));
             }
         }
-        paths.push(&self.identity.home);
-        paths.extend(self.files.iter().map(|(path, _)| path.as_path()));
+        paths.push(&self.home);
+        paths.extend(self.files.iter().map(|file| file.path.as_path()));
         for path in paths {
             if !plain(path) {
                 return Err(PlanError::NotPlain(path.to_path_buf()));
             }
             // A made file may lie in picktwo's own directory, which nothing shown from the host may.
-            let made = self.files.iter().any(|(file, _)| file == path);
+            let made = self.files.iter().any(|file| file.path == path);
             if made && path.parent() == Some(Path::new("/run/picktwo")) {
                 continue;
             }
@@ -213,14 +268,8 @@ impl Plan {
                 return Err(PlanError::Reserved(path.to_path_buf()));
             }
         }
-        for path in [
-            Some(&self.private_home),
-            self.binary.as_ref().map(|b| &b.path),
-            self.terminal.as_ref(),
-        ]
-        .into_iter()
-        .flatten()
-        {
+        let binary = self.binary.as_ref().map(|b| &b.path);
+        for path in std::iter::once(&self.private_home).chain(binary) {
             if !plain(path) {
                 return Err(PlanError::NotPlain(path.clone()));
             }
@@ -253,30 +302,37 @@ mod tests {
 
     fn plan() -> Plan {
         Plan {
-            identity: Identity {
-                uid: 1,
-                gid: 1,
-                user: "u".into(),
-                group: "g".into(),
-                home: "/home/u".into(),
-                shell: "/bin/sh".into(),
-            },
+            home: "/home/u".into(),
             roots: vec![ReadOnly::new("/home/u/work")],
             read_only: vec![ReadOnly::new("/opt/tool")],
             files: vec![],
             private_home: "/home/u/.local/state/picktwo/agents/x/home".into(),
             binary: None,
-            terminal: None,
-            sizes: Sizes::default(),
             gateway: false,
             tools: false,
-            hidden: vec!["/home/u/.local/state/picktwo".into(), "/home/u/.config/picktwo".into()],
+            hidden: ["/home/u/.local/state/picktwo", "/home/u/.config/picktwo"]
+                .map(ReadOnly::new)
+                .to_vec(),
         }
     }
 
     #[test]
     fn an_ordinary_plan_is_fine() {
         assert_eq!(plan().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_plan_arrives_as_it_was_sent() {
+        use std::os::unix::ffi::OsStringExt;
+        let mut plan = plan();
+        plan.roots
+            .push(ReadOnly::new(std::ffi::OsString::from_vec(b"/srv/caf\xe9".to_vec())));
+        plan.files.push(Made {
+            path: "/run/picktwo/mcp.json".into(),
+            content: vec![0, 255, b'{'],
+        });
+        let sent = picktwo_wire::encode(&plan).unwrap();
+        assert_eq!(picktwo_wire::decode::<Plan>(&sent).unwrap(), plan);
     }
 
     #[test]
