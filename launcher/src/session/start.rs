@@ -19,8 +19,7 @@ use crate::record::{Event, Record, RecordError};
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use picktwo_confine::role::Role;
-use picktwo_confine::seccomp::Compiled;
-use picktwo_confine::{filters, landlock, limits, process};
+use picktwo_confine::{filters, landlock, limits, process, seccomp};
 use picktwo_inside::mode::SharedMode;
 use picktwo_inside::{agent, init, sockets, supervise, view};
 use picktwo_wire::control::Mode;
@@ -171,19 +170,12 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     };
     let control_socket = prepare::bind_control(&record)?;
     let described = Described::new(&plan, &id);
-    record
-        .write_file(names::SESSION_JSON, described.json().as_bytes())
-        .map_err(StartError::Record)?;
-    record
-        .append(&prepare::start_event(&plan, &id, facts))
-        .map_err(StartError::Record)?;
     let phantom = match &model {
         Some(_) => prepare::phantom_key(&plan).map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?,
         None => None,
     };
 
     let filters = agent::Filters::compile(filters::Grants::ALL)?;
-    let own_filter = Compiled::new(&filters::for_role(Role::Launcher))?;
 
     let mut space = starting.ready().map_err(StartError::View)?;
     if model.is_none() {
@@ -195,15 +187,18 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     prepare::close_home(&plan)?;
 
     limits::nofile_raise()?;
-    let refusals = Arc::new(Refusals::new(Arc::clone(&record)));
-    let mode = SharedMode::new(steer::inside_mode(plan.mode));
-    let grants = prepare::grants(&plan, &space, &mode, protected, refusals.sink())?;
     let access = prepare::launcher_access(&plan, &record, &space)?;
     let report = landlock::restrict(access)?;
     let command = prepare::command(&plan, &values, open_files, ignored, filters);
     let starting = agent::start(&command, &space.namespaces).map_err(StartError::Command)?;
 
-    // While the command's process locks itself, so does this one, but for the model side's start.
+    // While the command's process locks itself: the record's first lines, the grants, and this process's own filter.
+    record
+        .write_file(names::SESSION_JSON, described.json().as_bytes())
+        .map_err(StartError::Record)?;
+    record
+        .append(&prepare::start_event(&plan, &id, facts))
+        .map_err(StartError::Record)?;
     // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
     if let (Some(model), Some((_, door))) = (&model, &space.gateway) {
         model
@@ -213,14 +208,19 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     let guard = retrieval::guard(&plan.policy, &secrets.keys());
     let roots = retrieval::roots(&plan.policy)?;
     drop(secrets);
+    let refusals = Arc::new(Refusals::new(Arc::clone(&record)));
+    let mode = SharedMode::new(steer::inside_mode(plan.mode));
+    let grants = prepare::grants(&plan, &space, &mode, protected, refusals.sink())?;
     limits::no_new_privs()?;
     limits::core_limit()?;
-    own_filter.install()?;
+    seccomp::install(&filters::for_role(Role::Launcher))?;
 
     let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
     let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
     space.locked().map_err(StartError::View)?;
     let (prepared, listener) = starting.ready().map_err(StartError::Command)?;
+    // Else this process, not the init, would have to take the session's mounts apart at the end.
+    drop(space.namespaces);
     let sockets = sockets::Sockets::new(sockets::Config {
         init: space.channel,
         session: prepared.child.pid(),

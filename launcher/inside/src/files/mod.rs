@@ -139,7 +139,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Prepares granted changes. To be called before the launcher confines itself.
+    /// Prepares granted changes. To be called before the launcher installs its filter.
     pub fn new(config: Config) -> Result<Arc<Grants>, Error> {
         // Whoever opens a file while it is asked about by a lease causes this signal, which would end the launcher.
         sys::signal_ignore(libc::SIGIO).map_err(|errno| Error::ProcessControl { option: "SIGIO", errno })?;

@@ -28,7 +28,7 @@ const TOOLS_BACKLOG: i32 = 128;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The view stands. Descriptors: the root, then the gateway's and the tools' listening sockets where there are any.
+    /// The view stands; the host's tree is about to be taken out of it. Descriptors: the root, then the gateway's and the tools' listening sockets where there are any.
     Ready {
         gateway: Option<u16>,
         tools: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Report {
     },
     /// It could not be built, or the init could not lock itself; it has ended.
     Failed { sentence: String, errno: Option<i32> },
-    /// The init is locked and serves.
+    /// The view is closed, and the init is locked and serves.
     Locked,
 }
 
@@ -143,6 +143,8 @@ impl Starting {
     /// # Errors
     /// What the init reported, or that it ended.
     pub fn ready(self) -> Result<Namespaces, Error> {
+        // They exist since the clone. Where the init has not made itself readable yet, there is a second attempt.
+        let namespaces = NamespaceFds::open(self.child.pid());
         let (report, mut fds) = receive(&self.channel)?;
         let Report::Ready { gateway, tools, steps } = report else {
             return Err(Error::Ended);
@@ -153,7 +155,7 @@ impl Starting {
         let tools = if tools { fds.pop() } else { None };
         let gateway = gateway.and_then(|port| fds.pop().map(|fd| (port, fd)));
         let root = fds.pop().ok_or(Error::Ended)?;
-        let namespaces = NamespaceFds::open(self.child.pid())?;
+        let namespaces = namespaces.or_else(|_| NamespaceFds::open(self.child.pid()))?;
         self.channel.send(LOCK, &[])?;
         Ok(Namespaces {
             child: self.child,
@@ -204,27 +206,10 @@ pub(crate) fn report(
 
 /// The init's whole life.
 fn first(base: &Base, channel: Channel) -> u8 {
-    match prepare(base, &channel) {
+    match make(base, &channel) {
+        Ok(true) => {}
         // The launcher decided against a session, and is gone or will be.
-        Ok(None) => return 0,
-        Ok(Some(Prepared {
-            root,
-            gateway,
-            tools,
-            steps,
-        })) => {
-            let mut fds = vec![root.as_fd()];
-            fds.extend(gateway.iter().map(|(_, fd)| fd.as_fd()));
-            fds.extend(tools.iter().map(AsFd::as_fd));
-            let ready = Report::Ready {
-                gateway: gateway.as_ref().map(|(port, _)| *port),
-                tools: tools.is_some(),
-                steps,
-            };
-            if report(&channel, &ready, &fds).is_err() {
-                return 1;
-            }
-        }
+        Ok(false) => return 0,
         Err(error) => {
             let failed = Report::Failed {
                 sentence: error.to_string(),
@@ -244,6 +229,31 @@ fn first(base: &Base, channel: Channel) -> u8 {
             1
         }
     }
+}
+
+/// Makes everything that the launcher gets, hands it over, and closes the view while the launcher goes on: it lets nothing run
+/// before it hears that the init is locked. `false`: no plan came.
+fn make(base: &Base, channel: &Channel) -> Result<bool, view::Error> {
+    let Some(prepared) = prepare(base, channel)? else {
+        return Ok(false);
+    };
+    let Prepared {
+        root,
+        gateway,
+        tools,
+        steps,
+    } = prepared;
+    let mut fds = vec![root.as_fd()];
+    fds.extend(gateway.iter().map(|(_, fd)| fd.as_fd()));
+    fds.extend(tools.iter().map(AsFd::as_fd));
+    let ready = Report::Ready {
+        gateway: gateway.as_ref().map(|(port, _)| *port),
+        tools: tools.is_some(),
+        steps,
+    };
+    report(channel, &ready, &fds)?;
+    view::close(root.as_fd())?;
+    Ok(true)
 }
 
 struct Prepared {
@@ -276,7 +286,6 @@ fn prepare(base: &Base, channel: &Channel) -> Result<Option<Prepared>, view::Err
     let root = view::finish(started, &plan, &mut clock)?;
     let gateway = plan.gateway.then(gateway_socket).transpose()?;
     let tools = plan.tools.then(tools_socket).transpose()?;
-    view::freeze(root.as_fd())?;
     clock.step("sockets");
     Ok(Some(Prepared {
         root,

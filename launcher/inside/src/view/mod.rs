@@ -101,7 +101,7 @@ pub(crate) fn start(base: &Base, clock: &mut Clock) -> Result<Started, Error> {
     Ok(Started { tree, shown })
 }
 
-/// Builds the rest of the view and enters it. The calling process is the one that started it.
+/// Builds the rest of the view and enters it; [`close`] is still to come. The calling process is the one that started it.
 ///
 /// # Errors
 /// As for [`start`].
@@ -124,8 +124,13 @@ pub(crate) fn finish(started: Started, plan: &Plan, clock: &mut Clock) -> Result
     Ok(tree.into_root())
 }
 
-/// Makes the root itself read-only, once everything is in it.
-pub(crate) fn freeze(root: BorrowedFd<'_>) -> Result<(), Error> {
+/// Takes the host's tree out of the view and makes the root itself read-only: the last step, once everything is in it. Nothing
+/// foreign may run before.
+///
+/// # Errors
+/// As for [`start`].
+pub(crate) fn close(root: BorrowedFd<'_>) -> Result<(), Error> {
+    tree::let_go()?;
     mounts::set_attributes(root, mounts::SHOWN, false).map_err(|errno| Error::ReadOnly("/".into(), errno))
 }
 

@@ -24,6 +24,15 @@ const DIRECTORY: OFlag = OFlag::O_PATH
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
+/// Where the host's tree is while the root changes.
+const HOST: &str = "/host";
+
+/// Takes the host's tree out of the view. The kernel waits for all its processors here: nothing else should have to.
+pub(crate) fn let_go() -> Result<(), Error> {
+    nix::mount::umount2(HOST, nix::mount::MntFlags::MNT_DETACH).map_err(Error::DetachHost)?;
+    std::fs::remove_dir(HOST).map_err(|e| Error::DetachHost(Errno::from_raw(e.raw_os_error().unwrap_or(0))))
+}
+
 /// The new root.
 pub(crate) struct Tree {
     root: OwnedFd,
@@ -46,12 +55,11 @@ impl Tree {
         })
     }
 
-    /// Changes this process's root to the new one and lets go of the host's.
+    /// Changes this process's root to the new one. The host's stays mounted at [`HOST`] until [`let_go`].
     pub(crate) fn enter(&self) -> Result<(), Error> {
+        drop(self.directory(Path::new(HOST), 0)?);
         nix::unistd::fchdir(&self.root).map_err(Error::PivotRoot)?;
-        // Old and new root in one place: the old one lies on top and is taken away there.
-        nix::unistd::pivot_root(".", ".").map_err(Error::PivotRoot)?;
-        nix::mount::umount2(".", nix::mount::MntFlags::MNT_DETACH).map_err(Error::DetachHost)?;
+        nix::unistd::pivot_root(".", HOST.trim_start_matches('/')).map_err(Error::PivotRoot)?;
         nix::unistd::chdir("/").map_err(Error::PivotRoot)
     }
 
