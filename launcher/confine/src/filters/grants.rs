@@ -11,6 +11,9 @@ pub struct Grants {
     pub files: bool,
     /// Making, connecting and binding sockets.
     pub sockets: bool,
+    /// Leave setting times by a descriptor to the kernel. Only where every descriptor that a process can hold on a writable mount
+    /// of the host was granted for writing (docs/decisions/0008).
+    pub descriptor_times: bool,
 }
 
 impl Grants {
@@ -18,6 +21,7 @@ impl Grants {
     pub const ALL: Grants = Grants {
         files: true,
         sockets: true,
+        descriptor_times: false,
     };
 }
 
@@ -54,7 +58,6 @@ pub(super) const CHANGING: &[(Call, &str)] = &[
     (call!(SYS_utime), METADATA),
     (call!(SYS_utimes), METADATA),
     (call!(SYS_futimesat), METADATA),
-    (call!(SYS_utimensat), METADATA),
     (call!(SYS_setxattr), METADATA),
     (call!(SYS_lsetxattr), METADATA),
     (call!(SYS_fsetxattr), METADATA),
@@ -74,6 +77,15 @@ pub(super) fn agent(grants: Grants) -> Filter {
                 .iter()
                 .map(|&(call, reason)| rule(call, &[], Action::Notify, reason)),
         );
+        let by_path = [arg(1, Test::NotNull64)];
+        let when: &[_] = if grants.descriptor_times { &by_path } else { &[] };
+        rules.push(rule(call!(SYS_utimensat), when, Action::Notify, METADATA));
+        rules.push(rule(
+            call!(SYS_umask),
+            &[],
+            Action::Notify,
+            "so that the supervisor need not ask for it with each file that it creates",
+        ));
         for (call, flags) in [(call!(SYS_open), 1), (call!(SYS_openat), 2)] {
             rules.push(rule(
                 call,

@@ -163,3 +163,40 @@ fn a_role_starts_with_four_descriptors_an_empty_environment_and_its_title() {
         "Stopped(5) 0=/dev/null 1=/dev/null 2=/dev/null 3=socket \"picktwo: resolver\\0\" 0 true"
     );
 }
+
+/// The same without an execution: what the copy brought along is gone, in /proc and in memory.
+#[test]
+fn a_role_in_place_keeps_neither_arguments_nor_environment_nor_descriptors() {
+    let secret = File::open("/dev/zero").unwrap();
+    let said = child_says(|| {
+        let look = |what: &str| std::fs::read(format!("/proc/self/{what}")).unwrap();
+        let before = look("environ").windows(5).any(|w| w == b"PATH=") && !look("cmdline").is_empty();
+        let (ours, theirs) = channel::pair().unwrap();
+        let child = fork_bound("a role", || {
+            let channel = become_role_in_place(Role::Init, theirs).unwrap();
+            let mut open: Vec<_> = std::fs::read_dir("/proc/self/fd")
+                .unwrap()
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
+            open.sort();
+            let environ = look("environ");
+            let line = format!(
+                "{} {:?} {} {:?}",
+                open.join(","),
+                String::from_utf8_lossy(&look("cmdline")).trim_end_matches('\0'),
+                environ.iter().all(|b| *b == 0),
+                std::env::vars_os().count(),
+            );
+            channel.send(line.as_bytes(), &[]).unwrap();
+            0
+        })
+        .unwrap();
+        let mut line = Vec::new();
+        ours.recv(&mut line).unwrap().unwrap();
+        child.wait().unwrap();
+        format!("{before} {}", String::from_utf8(line).unwrap())
+    });
+    drop(secret);
+    // The fourth is the directory that is being read.
+    assert_eq!(said, "true 0,1,2,3,4 \"picktwo: init\" true 0");
+}

@@ -54,8 +54,9 @@ fn all_filters() -> Vec<Filter> {
     let mut all: Vec<Filter> = Role::ALL.into_iter().map(filters::for_role).collect();
     all.push(filters::agent_notify(Grants::ALL));
     all.push(filters::agent_notify(Grants {
-        files: true,
         sockets: false,
+        descriptor_times: true,
+        ..Grants::ALL
     }));
     all.push(filters::retriever_notify());
     all

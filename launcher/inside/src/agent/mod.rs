@@ -179,6 +179,17 @@ pub fn allow_session(access: Access, root: OwnedFd) -> Result<Access, picktwo_co
     allow_streams(access.fd(Rights::Write, root, Path::new("the session's root")))
 }
 
+/// Whether no standard descriptor is a file or directory of the host: its times could be set through it, even where it was opened
+/// for reading.
+pub fn streams_have_no_times() -> bool {
+    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    [input.as_fd(), output.as_fd(), errors.as_fd()].into_iter().all(|fd| {
+        sys::fstat(fd).is_ok_and(|what| {
+            [SFlag::S_IFIFO, SFlag::S_IFSOCK, SFlag::S_IFCHR].contains(&SFlag::from_bits_truncate(what.kind()))
+        })
+    })
+}
+
 /// Allows to open the files and terminals behind the standard descriptors by name again (`/dev/stdout`), as far as they are
 /// open: they lie outside of the view. Pipes need no rule.
 fn allow_streams(mut access: Access) -> Result<Access, picktwo_confine::Error> {

@@ -76,6 +76,27 @@ pub(crate) fn remember_cwd(pid: i32, identity: &Identity, moves: u64, fd: &Arc<O
     CWD.set(Some(known));
 }
 
+/// What is known of a calling thread.
+struct Caller {
+    pid: i32,
+    /// Its directory in /proc. It belongs to this very thread: nothing is found in it once that has ended, whatever its number
+    /// means by then.
+    dir: OwnedFd,
+    /// The last request for which that was tried.
+    tried: u64,
+    status: Option<File>,
+    umask: Option<KnownUmask>,
+}
+
+/// The umask of a process with one thread, which therefore changes by a call of that thread only, and such calls are counted.
+/// (Of two processes that share it by `CLONE_FS`, which no libc does, one may be served with the former umask of the other.)
+#[derive(Clone, Copy)]
+struct KnownUmask {
+    mask: u32,
+    /// How many such calls there had been in the session.
+    at: u64,
+}
+
 /// A path argument, copied.
 pub(crate) struct Target {
     pub(crate) path: Vec<u8>,
@@ -100,8 +121,8 @@ thread_local! {
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
     /// The working directory of the last caller.
     static CWD: RefCell<Option<Cwd>> = const { RefCell::new(None) };
-    /// The status file of the last caller that created something.
-    static STATUS: RefCell<Option<(i32, File)>> = const { RefCell::new(None) };
+    /// What is known of the last caller.
+    static CALLER: RefCell<Option<Caller>> = const { RefCell::new(None) };
 }
 
 impl Call<'_> {
@@ -184,9 +205,44 @@ impl Call<'_> {
             if known.moves != self.grants.moves.load(Ordering::Acquire) {
                 return None;
             }
-            let path = CString::new(format!("{}/cwd", self.pid())).ok()?;
-            let now = sys::fstatat(self.grants.proc.as_fd(), &path, 0).ok()?;
+            let now = self.look_at_cwd().ok()?;
             (now.nlink > 0 && (now.dev, now.ino) == (known.dev, known.ino)).then(|| known.clone())
+        })
+    }
+
+    /// What the caller's working directory is. Tells that the caller is still the thread that is known.
+    fn look_at_cwd(&self) -> Result<Identity, Errno> {
+        self.with_caller(|caller| {
+            let now = sys::fstatat(caller.dir.as_fd(), c"cwd", 0)?;
+            caller.tried = self.request.id;
+            Ok(now)
+        })
+    }
+
+    /// Runs `ask` on what is known of the caller; anew, if its number had been another thread's.
+    fn with_caller<T>(&self, ask: impl Fn(&mut Caller) -> Result<T, Errno>) -> Result<T, Errno> {
+        CALLER.with_borrow_mut(|known| {
+            if let Some(caller) = known
+                && caller.pid == self.pid()
+                && let Ok(answer) = ask(caller)
+            {
+                return Ok(answer);
+            }
+            let path = CString::new(self.pid().to_string()).map_err(|_| Errno::EINVAL)?;
+            let dir = sys::openat(
+                self.grants.proc.as_fd(),
+                &path,
+                libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC,
+                0,
+            )?;
+            let caller = known.insert(Caller {
+                pid: self.pid(),
+                dir,
+                tried: 0,
+                status: None,
+                umask: None,
+            });
+            ask(caller)
         })
     }
 
@@ -237,28 +293,29 @@ impl Call<'_> {
 
     /// The caller's umask.
     fn umask(&self) -> Result<u32, Errno> {
-        // The line is the second one. The descriptor is kept: it belongs to this very thread of the caller's, and fails once that
-        // has ended, whatever its number means by then.
-        let mut bytes = [0; 160];
-        let n = STATUS.with_borrow_mut(|kept| {
-            if let Some((pid, file)) = kept
-                && *pid == self.pid()
-                && let Ok(n) = file.read_at(&mut bytes, 0)
+        let changes = self.grants.umasks.load(Ordering::Acquire);
+        self.with_caller(|caller| {
+            if let Some(known) = caller.umask
+                && known.at == changes
             {
-                return Ok(n);
+                if caller.tried != self.request.id {
+                    sys::fstatat(caller.dir.as_fd(), c"cwd", 0)?;
+                }
+                return Ok(known.mask);
             }
-            let file = File::from(self.open_proc("status", 0)?);
-            let n = file.read_at(&mut bytes, 0).map_err(|_| Errno::EACCES)?;
-            *kept = Some((self.pid(), file));
-            Ok::<_, Errno>(n)
-        })?;
-        let text = &bytes[..n];
-        let at = text.windows(7).position(|w| w == b"\nUmask:").ok_or(Errno::EACCES)? + 7;
-        let digits = text[at..]
-            .iter()
-            .skip_while(|b| !b.is_ascii_digit())
-            .take_while(|b| b.is_ascii_digit());
-        Ok(digits.fold(0, |mask, digit| (mask << 3 | u32::from(digit - b'0')) & 0o7777))
+            let status = match &caller.status {
+                Some(status) => status,
+                None => caller
+                    .status
+                    .insert(sys::openat(caller.dir.as_fd(), c"status", libc::O_CLOEXEC, 0)?.into()),
+            };
+            let mut bytes = [0; 2048];
+            let n = status.read_at(&mut bytes, 0).map_err(|_| Errno::EACCES)?;
+            let mask = number(&bytes[..n], b"\nUmask:\t", 8).ok_or(Errno::EACCES)? & 0o7777;
+            let alone = number(&bytes[..n], b"\nThreads:\t", 10) == Some(1);
+            caller.umask = alone.then_some(KnownUmask { mask, at: changes });
+            Ok(mask)
+        })
     }
 
     /// Makes this thread create files with the caller's umask. The kernel then applies default ACLs as it would for the caller.
@@ -286,6 +343,15 @@ impl Call<'_> {
         };
         Ok([last(self.status("NSpid:")?)?, last(self.status("NStgid:")?)?])
     }
+}
+
+/// The number behind a title of a status file.
+fn number(text: &[u8], title: &[u8], radix: u32) -> Option<u32> {
+    let at = text.windows(title.len()).position(|w| w == title)? + title.len();
+    let digits = text[at..].iter().map_while(|b| char::from(*b).to_digit(radix));
+    let mut digits = digits.peekable();
+    digits.peek()?;
+    Some(digits.fold(0, |number, digit| number.wrapping_mul(radix).wrapping_add(digit)))
 }
 
 /// Gives this thread its own umask and working directory, apart from the process's other threads. To be called where the

@@ -131,6 +131,8 @@ pub struct Grants {
     standard: Vec<Option<(Identity, OwnedFd)>>,
     /// Counts what may give a directory another path.
     moves: AtomicU64,
+    /// Calls that changed somebody's umask.
+    umasks: AtomicU64,
     /// Descriptors that are on their way to callers and not closed here yet.
     closing: AtomicUsize,
     staged: vet::Staged,
@@ -182,6 +184,7 @@ impl Grants {
             fds: open("/proc/self/fd")?,
             standard: standard_descriptors(),
             moves: AtomicU64::new(0),
+            umasks: AtomicU64::new(0),
             closing: AtomicUsize::new(0),
             staged: vet::Staged::default(),
             written: written::Written::default(),
@@ -255,6 +258,10 @@ impl Grants {
             libc::SYS_rename => self.rename(call, (None, 0), (None, 1), 0),
             libc::SYS_renameat => self.rename(call, (Some(0), 1), (Some(2), 3), 0),
             libc::SYS_renameat2 => self.rename(call, (Some(0), 1), (Some(2), 3), call.int(4) as u32),
+            libc::SYS_umask => {
+                self.umasks.fetch_add(1, Ordering::AcqRel);
+                Ok(Answer::Proceed)
+            }
             _ => self.metadata(call),
         }
     }
@@ -437,5 +444,5 @@ fn call_name(nr: i64) -> Option<&'static str> {
         SYS_linkat SYS_unlink SYS_unlinkat SYS_symlink SYS_symlinkat SYS_mknod SYS_mknodat SYS_truncate SYS_chmod SYS_fchmod
         SYS_fchmodat SYS_fchmodat2 SYS_chown SYS_fchown SYS_lchown SYS_fchownat SYS_utime SYS_utimes SYS_futimesat SYS_utimensat
         SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_access SYS_faccessat
-        SYS_faccessat2)
+        SYS_faccessat2 SYS_umask)
 }

@@ -63,6 +63,41 @@ fn files_are_made_and_written_in_edit_mode_only() {
 }
 
 #[test]
+fn a_umask_counts_for_all_threads_and_for_no_other_process() {
+    let scene = Scene::new(Mode::Edit);
+    scene.run(|s| {
+        let mode = |name: &str| fs::metadata(name).map(|m| m.mode() & 0o777).unwrap_or(0);
+        // Known for a process with one thread, and then changed by another thread.
+        for turn in 0..20 {
+            let masks = [0o077, 0o022];
+            let mask = masks[turn % 2];
+            picktwo_confine::sys::umask(0o027);
+            let first = format!("before-{turn}");
+            close(s.granted("create", open(&first, NEW, 0o666)));
+            s.equal(&first, mode(&first), 0o640);
+            std::thread::spawn(move || picktwo_confine::sys::umask(mask))
+                .join()
+                .unwrap();
+            let second = format!("after-{turn}");
+            close(s.granted("create", open(&second, NEW, 0o666)));
+            s.equal(&second, mode(&second), 0o666 & !mask);
+        }
+        // A child's own change is not its parent's.
+        picktwo_confine::sys::umask(0o002);
+        close(s.granted("create", open("parent-1", NEW, 0o666)));
+        let child = picktwo_confine::process::fork(|| {
+            picktwo_confine::sys::umask(0o077);
+            u8::from(open("child", NEW, 0o666).is_err())
+        });
+        child.unwrap().wait().unwrap();
+        close(s.granted("create", open("parent-2", NEW, 0o666)));
+        for (name, wanted) in [("parent-1", 0o664), ("child", 0o600), ("parent-2", 0o664)] {
+            s.equal(name, mode(name), wanted);
+        }
+    });
+}
+
+#[test]
 fn flags_modes_and_umask_are_the_callers() {
     let scene = Scene::new(Mode::Edit);
     scene.run(|s| {
