@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The user's policy lives below this directory (XDG Base Directory Specification).
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// What can be made again lies below this directory (XDG Base Directory Specification).
+pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// The user's home.
 pub(crate) const HOME: &str = "HOME";
 /// Where commands are looked up.
@@ -77,6 +79,11 @@ pub(crate) fn state_dir() -> Result<PathBuf, NoHome> {
 /// The user's policy and own profiles.
 pub(crate) fn config_dir() -> Result<PathBuf, NoHome> {
     Ok(xdg(XDG_CONFIG_HOME, ".config")?.join("picktwo"))
+}
+
+/// What can be made again.
+pub(crate) fn cache_dir() -> Result<PathBuf, NoHome> {
+    Ok(xdg(XDG_CACHE_HOME, ".cache")?.join("picktwo"))
 }
 
 /// The user's policy file.

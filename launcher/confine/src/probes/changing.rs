@@ -493,14 +493,14 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "change.out-of-memory-score",
         "F05",
-        "makes the kernel prefer picktwo's first process as a victim",
+        "makes the kernel prefer the sandbox's first process as a victim",
         |s| attack(open(&format!("/proc/{}/oom_score_adj", s.number("init")?), O_WRONLY)),
     )
     .agent(&[EROFS, EACCES]),
     probe(
         "change.core-filter",
         "F05",
-        "changes what of picktwo's first process a core dump holds",
+        "changes what of the sandbox's first process a core dump holds",
         |s| attack(open(&format!("/proc/{}/coredump_filter", s.number("init")?), O_WRONLY)),
     )
     .agent(&[EROFS, EACCES]),

@@ -17,11 +17,12 @@ mod reading;
 mod setting;
 mod shared;
 mod sockets;
+mod surface;
 mod terminal;
 mod trial;
 
 pub use setting::Setting;
-pub use trial::{Outcome, Trial};
+pub use trial::{Outcome, Surroundings, Trial};
 
 use nix::errno::Errno;
 
@@ -136,6 +137,17 @@ impl Probe {
     /// What must come of it there; none: it is not tried there.
     pub fn expected(&self, place: Place) -> Option<Expected> {
         self.expected[place as usize]
+    }
+
+    /// Whether success by itself reaches nothing: it leaves kernel surface open, or takes a step that attacks are made of.
+    pub fn is_surface(&self) -> bool {
+        surface::opens_surface_only(self.id)
+    }
+
+    /// Whether success is an escape from any sandbox whose agent is in this place; what picktwo refuses for reasons of its own
+    /// is not.
+    pub fn judges_others(&self, place: Place) -> bool {
+        self.expected(place).is_some() && !(place == Place::Edit && surface::is_plain_edit(self.id))
     }
 
     /// Tries it, in this process.

@@ -85,7 +85,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "namespace.join-init",
         "E16",
-        "joins the namespaces of picktwo's first process",
+        "joins the namespaces of the sandbox's first process",
         |s| {
             let fd = prepared("a descriptor", num(libc::SYS_pidfd_open, &[s.number("init")?, 0]))?;
             attack(num(libc::SYS_setns, &[fd, CLONE_NEWUTS.into()]))

@@ -134,9 +134,12 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ESRCH])
     .network(&[EACCES]),
-    probe("process.signal-init", "F02", "signals picktwo's first process", |s| {
-        attack(num(libc::SYS_kill, &[init(s)?, 0]))
-    })
+    probe(
+        "process.signal-init",
+        "F02",
+        "signals the sandbox's first process",
+        |s| attack(num(libc::SYS_kill, &[init(s)?, 0])),
+    )
     .agent(&[EPERM]),
     probe(
         "process.signal-thread-host",
@@ -149,7 +152,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.signal-thread-init",
         "F02",
-        "signals a thread of picktwo's first process",
+        "signals a thread of the sandbox's first process",
         |s| attack(num(libc::SYS_tgkill, &[init(s)?, init(s)?, 0])),
     )
     .agent(&[EPERM]),
@@ -161,7 +164,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.signal-queue",
         "F02",
-        "queues a signal for picktwo's first process",
+        "queues a signal for the sandbox's first process",
         |s| attack(queue(libc::SYS_rt_sigqueueinfo, &[init(s)?, 0])),
     )
     .agent(&[EPERM])
@@ -169,7 +172,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.signal-descriptor",
         "F02",
-        "signals picktwo's first process by a descriptor",
+        "signals the sandbox's first process by a descriptor",
         |s| {
             let fd = prepared("a descriptor", pidfd(init(s)?))?;
             attack(num(libc::SYS_pidfd_send_signal, &[fd, 0, 0, 0]))
@@ -229,7 +232,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.steal-descriptor",
         "E15",
-        "takes a descriptor of picktwo's first process",
+        "takes a descriptor of the sandbox's first process",
         |s| {
             let fd = prepared("a descriptor", pidfd(init(s)?))?;
             attack(num(libc::SYS_pidfd_getfd, &[fd, 0, 0]))
@@ -242,7 +245,7 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[EPERM])
     .network(&[EACCES]),
-    probe("process.trace-init", "F01", "traces picktwo's first process", |s| {
+    probe("process.trace-init", "F01", "traces the sandbox's first process", |s| {
         attack(num(libc::SYS_ptrace, &[0x4206, init(s)?, 0, 0]))
     })
     .agent(&[EPERM]),
@@ -253,7 +256,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.memory-read",
         "F01",
-        "reads the memory of picktwo's first process",
+        "reads the memory of the sandbox's first process",
         |s| memory(libc::SYS_process_vm_readv, init(s)?),
     )
     .agent(&[EPERM]),
@@ -268,7 +271,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.memory-write",
         "F01",
-        "writes the memory of picktwo's first process",
+        "writes the memory of the sandbox's first process",
         |s| memory(libc::SYS_process_vm_writev, init(s)?),
     )
     .agent(&[EPERM]),
@@ -323,14 +326,14 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.move-pages",
         "F06",
-        "asks where memory of picktwo's first process lies",
+        "asks where memory of the sandbox's first process lies",
         |s| attack(num(libc::SYS_move_pages, &[init(s)?, 0, 0, 0, 0, 0])),
     )
     .agent(&[EPERM]),
     probe(
         "process.migrate-pages",
         "F06",
-        "moves memory of picktwo's first process",
+        "moves memory of the sandbox's first process",
         |s| {
             let node = [1u8, 0, 0, 0, 0, 0, 0, 0];
             attack(sys(
@@ -343,7 +346,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.robust-list",
         "F06",
-        "asks for a list in the memory of picktwo's first process",
+        "asks for a list in the memory of the sandbox's first process",
         |s| {
             let (mut head, mut length) = ([0u8; 8], [0u8; 8]);
             attack(sys(
@@ -390,7 +393,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.limits-init",
         "F02",
-        "sets a limit of picktwo's first process to what it is",
+        "sets a limit of the sandbox's first process to what it is",
         |s| {
             let mut old = [0u8; 16];
             sys(
@@ -455,21 +458,21 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.priority-init",
         "F02",
-        "slows picktwo's first process down",
+        "slows the sandbox's first process down",
         |s| attack(num(libc::SYS_setpriority, &[0, init(s)?, 0])),
     )
     .agent(&[EPERM]),
     probe(
         "process.affinity-init",
         "F02",
-        "sets which processors picktwo's first process may use",
+        "sets which processors the sandbox's first process may use",
         |s| affinity(init(s)?),
     )
     .agent(&[EPERM]),
     probe(
         "process.scheduler-init",
         "F02",
-        "sets how picktwo's first process is scheduled",
+        "sets how the sandbox's first process is scheduled",
         |s| scheduler(init(s)?),
     )
     .agent(&[EPERM]),
@@ -480,21 +483,21 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "process.parameters-init",
         "F02",
-        "sets the parameters of picktwo's first process",
+        "sets the parameters of the sandbox's first process",
         |s| attack(sys(libc::SYS_sched_setparam, [Arg::Int(init(s)?), Arg::In(&[0u8; 4])])),
     )
     .agent(&[EPERM]),
     probe(
         "process.input-priority-init",
         "F02",
-        "slows the disk access of picktwo's first process down",
+        "slows the disk access of the sandbox's first process down",
         |s| attack(num(libc::SYS_ioprio_set, &[1, init(s)?, 2 << 13 | 4])),
     )
     .agent(&[EPERM]),
     probe(
         "process.group-init",
         "F02",
-        "moves picktwo's first process to its own group",
+        "moves the sandbox's first process to its own group",
         |s| reach(num(libc::SYS_setpgid, &[init(s)?, 0]), &[]),
     )
     .agent(&[ESRCH, EPERM]),

@@ -222,7 +222,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "read.init-root",
         "C03",
-        "reaches outside through the root of picktwo's first process",
+        "reaches outside through the root of the sandbox's first process",
         |s| {
             attack(open(
                 &format!("/proc/{}/root{}", s.number("init")?, secret(s)?),
@@ -234,14 +234,14 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "read.init-cwd",
         "C03",
-        "lists the directory of picktwo's first process",
+        "lists the directory of the sandbox's first process",
         |s| proc_directory(s, "cwd/"),
     )
     .agent(&[EACCES]),
     probe(
         "read.init-descriptors",
         "C03 E15",
-        "asks what a descriptor of picktwo's first process is",
+        "asks what a descriptor of the sandbox's first process is",
         |s| {
             attack(with_buffer(
                 libc::SYS_readlink,
@@ -253,35 +253,35 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "read.init-descriptor",
         "C03 E15",
-        "opens a descriptor of picktwo's first process again",
+        "opens a descriptor of the sandbox's first process again",
         |s| attack(open(&format!("/proc/{}/fd/0", s.number("init")?), O_RDONLY)),
     )
     .agent(&[EACCES]),
     probe(
         "read.init-environment",
         "C24",
-        "reads the environment of picktwo's first process",
+        "reads the environment of the sandbox's first process",
         |s| proc_file(s, "init", "environ"),
     )
     .agent(&[EACCES]),
     probe(
         "read.init-memory",
         "F01",
-        "opens the memory of picktwo's first process",
+        "opens the memory of the sandbox's first process",
         |s| proc_file(s, "init", "mem"),
     )
     .agent(&[EACCES]),
     probe(
         "read.init-maps",
         "F01",
-        "reads where the memory of picktwo's first process lies",
+        "reads where the memory of the sandbox's first process lies",
         |s| proc_file(s, "init", "maps"),
     )
     .agent(&[EACCES]),
     probe(
         "read.init-auxv",
         "F01",
-        "reads what the kernel told picktwo's first process",
+        "reads what the kernel told the sandbox's first process",
         |s| proc_file(s, "init", "auxv"),
     )
     .agent(&[EACCES]),
@@ -338,7 +338,7 @@ pub(super) static PROBES: &[Probe] = &[
         attack(open(&format!("{}/.mozilla", s.get("home")?), O_RDONLY | O_DIRECTORY))
     })
     .agent(&[ENOENT]),
-    probe("read.state", "C01", "opens picktwo's own state", |s| {
+    probe("read.state", "C01", "opens picktwo's state", |s| {
         attack(open(s.get("state")?, O_RDONLY))
     })
     .agent(&[ENOENT])

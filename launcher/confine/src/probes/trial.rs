@@ -49,6 +49,17 @@ impl Outcome {
     }
 }
 
+/// Where an attempt is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    /// By an ordinary process: a control, in the surroundings that the probe asks for.
+    Bare,
+    /// In a session of picktwo's.
+    Session,
+    /// In another sandbox: an attacker first makes the namespaces that a probe's control is made in, if it may.
+    Judged,
+}
+
 /// The result of [`Trial::run`] as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
@@ -59,10 +70,17 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Tries a probe in a child. `bare`: this process is not confined and makes the probe's control, in the surroundings that the
-    /// control asks for.
-    pub fn run(probe: &Probe, setting: &Setting, bare: bool) -> Trial {
-        let outcome = child(probe, setting, bare && probe.control == Control::Namespaces);
+    /// Tries a probe in a child.
+    pub fn run(probe: &Probe, setting: &Setting, surroundings: Surroundings) -> Trial {
+        let namespaces = probe.control == Control::Namespaces;
+        let outcome = match surroundings {
+            Surroundings::Bare => child(probe, setting, namespaces),
+            Surroundings::Judged if namespaces => match child(probe, setting, true) {
+                Outcome::Escaped => Outcome::Escaped,
+                _ => child(probe, setting, false),
+            },
+            Surroundings::Session | Surroundings::Judged => child(probe, setting, false),
+        };
         Trial {
             id: probe.id.to_owned(),
             outcome,
@@ -137,7 +155,12 @@ mod tests {
     use crate::probes::{Stop, Tried, probe};
 
     fn of(attempt: fn(&Setting) -> Tried) -> Outcome {
-        Trial::run(&probe("test.one", "X", "x", attempt), &Setting::default(), true).outcome
+        Trial::run(
+            &probe("test.one", "X", "x", attempt),
+            &Setting::default(),
+            Surroundings::Bare,
+        )
+        .outcome
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     /// Refused exactly as it must be, and its control succeeded.
     Held,
     /// Not counted: nothing got through, but neither did the control.
-    NoControl,
+    Inapplicable,
     /// Not got through, but not answered as it must be.
     Unexpected,
     /// Got through, or had an effect outside.
@@ -39,11 +39,34 @@ impl Verdict {
     pub(super) fn word(self) -> &'static str {
         match self {
             Verdict::Held => "held",
-            Verdict::NoControl => "no control",
+            Verdict::Inapplicable => "inapplicable",
             Verdict::Unexpected => "unexpected",
             Verdict::Escaped => "escaped",
         }
     }
+}
+
+/// Which answers hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Exactly the expected one: picktwo's own roles.
+    Exact,
+    /// Any refusal: other sandboxes answer as they like. `seen`: the control was seen from outside, so that an attempt which is
+    /// not took place in a copy of the sandbox's own.
+    AnyRefusal {
+        /// Whether the control was seen from outside.
+        seen: bool,
+    },
+}
+
+/// Everything that was found.
+pub(super) struct Judgement {
+    /// The other sandbox that was judged; none: picktwo.
+    pub(super) command: Option<Vec<String>>,
+    /// The tier of picktwo's sessions.
+    pub(super) tier: Option<&'static str>,
+    /// In a fixed order.
+    pub(super) findings: Vec<Finding>,
 }
 
 /// One probe at one place.
@@ -54,6 +77,8 @@ pub(super) struct Finding {
     pub(super) place: Place,
     /// What must come of it.
     pub(super) expected: Expected,
+    /// Which answers hold.
+    pub(super) rule: Rule,
     /// What came of it.
     pub(super) got: Got,
     /// What was seen of it from outside.
@@ -65,7 +90,50 @@ pub(super) struct Finding {
 impl Finding {
     /// The judgement.
     pub(super) fn verdict(&self) -> Verdict {
-        judge(self.expected, &self.got, self.effect.is_some(), &self.control)
+        let effect = self.effect.is_some();
+        match self.rule {
+            Rule::Exact => judge(self.expected, &self.got, effect, &self.control),
+            Rule::AnyRefusal { seen } => judge_other(&self.got, effect, seen, &self.control),
+        }
+    }
+
+    /// Why it is not counted.
+    pub(super) fn reason(&self) -> Option<String> {
+        match (&self.control, self.verdict()) {
+            (Control::Failed(bare), Verdict::Inapplicable) => Some(inapplicable(bare)),
+            _ => None,
+        }
+    }
+}
+
+/// What the outcome of a control says about a machine.
+fn inapplicable(bare: &Outcome) -> String {
+    let shown = shown(bare);
+    let why = match bare {
+        Outcome::Refused(Errno::ENOSYS) => "this kernel has no such call",
+        Outcome::Refused(Errno::EAFNOSUPPORT | Errno::EPROTONOSUPPORT | Errno::ESOCKTNOSUPPORT) => {
+            "this kernel has no such family or protocol"
+        }
+        Outcome::Refused(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO | Errno::ENOTTY | Errno::EOPNOTSUPP) => {
+            "this machine has no such thing"
+        }
+        Outcome::Refused(Errno::EPERM | Errno::EACCES | Errno::EROFS) => "this user may not do so anywhere",
+        Outcome::Unprepared(..) => "a step before it fails on this machine",
+        _ => "it fails on this machine without a sandbox, too",
+    };
+    format!("{why} ({shown})")
+}
+
+/// Judges one attempt in a sandbox of others. What the host sees weighs more than what the attempt says, both ways.
+fn judge_other(got: &Got, effect: bool, seen: bool, control: &Control) -> Verdict {
+    match (got, control) {
+        _ if effect => Verdict::Escaped,
+        (Got::Nothing | Got::Outcome(Outcome::Hung), _) => Verdict::Unexpected,
+        (Got::Outcome(Outcome::Escaped), Control::Succeeded) if !seen => Verdict::Escaped,
+        (_, Control::Succeeded) => Verdict::Held,
+        // Nobody else can, and this one could.
+        (Got::Outcome(Outcome::Escaped), Control::Failed(bare)) if *bare != Outcome::Escaped => Verdict::Escaped,
+        (_, Control::Failed(_)) => Verdict::Inapplicable,
     }
 }
 
@@ -89,7 +157,7 @@ pub(super) fn judge(expected: Expected, got: &Got, effect: bool, control: &Contr
         Control::Succeeded if as_expected => Verdict::Held,
         Control::Succeeded => Verdict::Unexpected,
         // What fails everywhere in the same way was not refused by anybody.
-        Control::Failed(bare) if as_expected || bare == outcome || unprepared(outcome) => Verdict::NoControl,
+        Control::Failed(bare) if as_expected || bare == outcome || unprepared(outcome) => Verdict::Inapplicable,
         Control::Failed(_) => Verdict::Unexpected,
     }
 }
@@ -101,7 +169,7 @@ fn unprepared(outcome: &Outcome) -> bool {
 /// Whether the wall held: something was tried, and nothing escaped or was answered in an unexpected way.
 pub(super) fn held(findings: &[Finding]) -> bool {
     let verdicts = || findings.iter().map(Finding::verdict);
-    verdicts().any(|v| v == Verdict::Held) && verdicts().all(|v| matches!(v, Verdict::Held | Verdict::NoControl))
+    verdicts().any(|v| v == Verdict::Held) && verdicts().all(|v| matches!(v, Verdict::Held | Verdict::Inapplicable))
 }
 
 /// An outcome, for people and records.
@@ -154,7 +222,7 @@ mod tests {
         assert_eq!(judge(EROFS, &refused, false, &Control::Succeeded), Verdict::Held);
         assert_eq!(
             judge(EROFS, &refused, false, &failed(Errno::ENODEV)),
-            Verdict::NoControl
+            Verdict::Inapplicable
         );
         for other in [
             Outcome::Refused(Errno::EPERM),
@@ -215,7 +283,7 @@ mod tests {
                 false,
                 &failed(Errno::ENODEV)
             ),
-            Verdict::NoControl
+            Verdict::Inapplicable
         );
     }
 
@@ -245,7 +313,7 @@ mod tests {
         );
         assert_eq!(
             judge(Expected::Unseen, &got(Outcome::Escaped), false, &failed(Errno::EPERM)),
-            Verdict::NoControl
+            Verdict::Inapplicable
         );
         assert_eq!(
             judge(
@@ -259,11 +327,39 @@ mod tests {
     }
 
     #[test]
+    fn others_hold_by_any_refusal_and_by_what_the_host_sees() {
+        let refused = got(Outcome::Refused(Errno::EXDEV));
+        let through = got(Outcome::Escaped);
+        let yes = Control::Succeeded;
+        assert_eq!(judge_other(&refused, false, false, &yes), Verdict::Held);
+        assert_eq!(
+            judge_other(&got(Outcome::Killed(31)), false, false, &yes),
+            Verdict::Held
+        );
+        assert_eq!(judge_other(&through, false, false, &yes), Verdict::Escaped);
+        assert_eq!(judge_other(&refused, true, true, &yes), Verdict::Escaped);
+        // In a copy of its own: the host would have seen it.
+        assert_eq!(judge_other(&through, false, true, &yes), Verdict::Held);
+        assert_eq!(judge_other(&Got::Nothing, false, false, &yes), Verdict::Unexpected);
+        assert_eq!(
+            judge_other(&got(Outcome::Hung), false, false, &yes),
+            Verdict::Unexpected
+        );
+        let no = failed(Errno::EPERM);
+        assert_eq!(judge_other(&refused, false, false, &no), Verdict::Inapplicable);
+        assert_eq!(judge_other(&through, false, false, &no), Verdict::Escaped);
+        // The call always succeeds, and outside nothing of it is seen either.
+        let unseen = Control::Failed(Outcome::Escaped);
+        assert_eq!(judge_other(&through, false, false, &unseen), Verdict::Inapplicable);
+    }
+
+    #[test]
     fn one_bad_finding_spoils_everything_and_nothing_tried_is_nothing_held() {
         let finding = |outcome: Outcome| Finding {
             probe: probes::all().next().expect("there are probes"),
             place: Place::ReadOnly,
             expected: EROFS,
+            rule: Rule::Exact,
             got: got(outcome),
             effect: None,
             control: Control::Succeeded,

@@ -1,46 +1,77 @@
 //! `picktwo verify`: the escapes, tried from inside by each confined role, judged from outside.
 
+mod base;
+mod catalogue;
+mod driven;
+mod explain;
+mod foreign;
 mod inside;
 mod judge;
+mod junit;
 mod objects;
+mod own;
+mod progress;
 mod report;
+mod sarif;
 mod session;
 mod stage;
 mod tree;
 
 use super::output::{self, Paint};
-use crate::session::{id, judged, tier};
-use judge::{Finding, Got};
-use objects::Objects;
-use picktwo_confine::Errno;
-use picktwo_confine::probes::{self, Expected, Outcome, Place, Probe, SETTING_MARK};
-use stage::Stage;
-use std::collections::HashMap;
-use std::os::unix::fs::DirBuilderExt;
+use crate::session::tier;
+use judge::Judgement;
+use picktwo_confine::probes::{Place, Surroundings};
+use progress::Progress;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Tries the escapes from inside, role by role.
+/// Tries the escapes from inside, role by role; with a command, judges any other sandbox by the same escapes.
 ///
 /// Each attempt is made twice: outside, where it must succeed, and by the confined process, where it must fail with exactly the
 /// expected error. Files, sockets and processes that are aimed at are watched from outside. All of it is harmless: it aims at
 /// its own files in a temporary directory, its own servers on loopback, its own process.
 ///
+/// A command is a sandbox with its options, without the program to run in it: picktwo adds that, as
+/// `picktwo verify -- bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --bind {workspace} {workspace}`. It is started
+/// in the workspace, with a HOME of its own, and must let the program that is added read its standard input and write its
+/// standard output. `{workspace}`, `{home}` and `{shared}` in it stand for the directories that it is judged on. There, any
+/// refusal holds, whatever its error.
+///
 /// Exit code 0 if everything held, 1 if anything escaped or was answered in an unexpected way, 125 if it cannot be tried.
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("asked").args(["list", "explain", "inside"]))]
 pub(crate) struct Args {
     /// Only this role
-    #[arg(long, value_enum, value_name = "ROLE")]
+    #[arg(long, value_enum, value_name = "ROLE", conflicts_with_all = ["command", "asked"])]
     role: Option<Role>,
+    /// Only this mode of the agent; with a command, the mode to judge it by instead of finding out whether its workspace is writable
+    #[arg(long, value_enum, value_name = "MODE", conflicts_with = "asked")]
+    mode: Option<Mode>,
+    /// The tier that sessions are started in
+    #[arg(long, value_enum, value_name = "TIER", conflicts_with_all = ["command", "asked"])]
+    tier: Option<Tier>,
     /// Print every finding as JSON
     #[arg(long)]
     json: bool,
+    /// Write the findings to this file, as JUnit XML
+    #[arg(long, value_name = "FILE", conflicts_with = "asked")]
+    junit: Option<PathBuf>,
+    /// Write what did not hold to this file, as SARIF 2.1.0
+    #[arg(long, value_name = "FILE", conflicts_with = "asked")]
+    sarif: Option<PathBuf>,
+    /// List the attempts
+    #[arg(long, conflicts_with = "command")]
+    list: bool,
+    /// Explain one attempt: what is tried, why it matters, what a good sandbox answers
+    #[arg(long, value_name = "ID", conflicts_with = "command")]
+    explain: Option<String>,
     /// Internal: make the attempts that standard input names
-    #[arg(long, hide = true)]
-    inside: bool,
-    /// Internal: there is no session around this
-    #[arg(long, hide = true, requires = "inside")]
-    bare: bool,
+    #[arg(long, hide = true, value_enum, value_name = "WHERE")]
+    inside: Option<Inside>,
+    /// A sandbox to judge: its command without the program to run in it
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -50,199 +81,128 @@ enum Role {
     Gateway,
 }
 
-impl Role {
-    fn places(role: Option<Role>) -> Vec<Place> {
-        match role {
-            None => Place::ALL.to_vec(),
-            Some(Role::Agent) => vec![Place::ReadOnly, Place::Edit],
-            Some(Role::Retriever) => vec![Place::Retriever],
-            Some(Role::Gateway) => vec![Place::Gateway],
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    ReadOnly,
+    Edit,
+}
+
+impl Mode {
+    fn place(self) -> Place {
+        match self {
+            Mode::ReadOnly => Place::ReadOnly,
+            Mode::Edit => Place::Edit,
         }
+    }
+}
+
+/// The tier that a session is started in.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Tier {
+    /// Namespaces, Landlock and seccomp with notification
+    Full,
+    /// Landlock and seccomp with notification
+    Container,
+}
+
+impl Tier {
+    fn name(self) -> &'static str {
+        match self {
+            Tier::Full => "full",
+            Tier::Container => "container",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Inside {
+    Session,
+    Bare,
+    Judged,
+}
+
+impl Role {
+    /// Whom to try, in which mode. A mode is the agent's.
+    fn places(role: Option<Role>, mode: Option<Mode>) -> Vec<Place> {
+        let of_role = |place: &Place| match role {
+            None => true,
+            Some(Role::Agent) => place.mode().is_some(),
+            Some(Role::Retriever) => *place == Place::Retriever,
+            Some(Role::Gateway) => *place == Place::Gateway,
+        };
+        let of_mode = |place: &Place| mode.is_none_or(|mode| *place == mode.place());
+        Place::ALL
+            .into_iter()
+            .filter(|place| of_role(place) && of_mode(place))
+            .collect()
     }
 }
 
 impl Args {
     /// Whether this is the session's own command.
     pub(crate) fn is_inside(&self) -> bool {
-        self.inside
+        self.inside.is_some()
     }
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    if args.inside {
-        return inside::main(args.bare);
+    match args.inside {
+        Some(Inside::Session) => return inside::main(Surroundings::Session),
+        Some(Inside::Bare) => return inside::main(Surroundings::Bare),
+        Some(Inside::Judged) => return inside::main(Surroundings::Judged),
+        None => {}
     }
-    if let Err(e) = tier::full() {
-        return output::fail(&e);
+    if args.list {
+        return output::print(&explain::list(args.json));
     }
-    let findings = match verify(&Role::places(args.role)) {
-        Ok(findings) => findings,
+    if let Some(id) = &args.explain {
+        return match explain::one(id, args.json) {
+            Ok(text) => output::print(&text),
+            Err(e) => output::fail(&e),
+        };
+    }
+    let judgement = match judged(&args) {
+        Ok(judgement) => judgement,
         Err(e) => return output::fail(&e),
     };
+    for (file, text) in [
+        (&args.junit, judgement_text(&args.junit, || junit::text(&judgement))),
+        (&args.sarif, judgement_text(&args.sarif, || sarif::text(&judgement))),
+    ] {
+        if let (Some(file), Some(text)) = (file, text)
+            && let Err(e) = std::fs::write(file, text)
+        {
+            return output::fail(&format!("cannot write {}: {e}", file.display()));
+        }
+    }
     let text = if args.json {
-        format!("{}\n", report::json(&findings))
+        format!("{}\n", report::json(&judgement))
     } else {
-        report::people(&findings, Paint::stdout())
+        report::people(&judgement, Paint::stdout())
     };
     let printed = output::print(&text);
-    match (printed == ExitCode::SUCCESS, judge::held(&findings)) {
+    match (printed == ExitCode::SUCCESS, judge::held(&judgement.findings)) {
         (false, _) => printed,
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::FAILURE,
     }
 }
 
-/// The temporary directory of it all, removed at the end.
-struct Base(PathBuf);
-
-impl Base {
-    fn new() -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("picktwo-verify-{}", id::new()?));
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let base = Self(path.canonicalize()?);
-        for (file, text) in [
-            ("mark", "mark\n"),
-            ("state/picktwo/mark", "mark\n"),
-            ("config/picktwo/policy.toml", "version = 1\n"),
-        ] {
-            let file = base.0.join(file);
-            if let Some(dir) = file.parent() {
-                std::fs::create_dir_all(dir)?;
-            }
-            std::fs::write(file, text)?;
-        }
-        Ok(base)
-    }
+fn judgement_text(file: &Option<PathBuf>, text: impl FnOnce() -> String) -> Option<String> {
+    file.as_deref().map(|_: &Path| text())
 }
 
-impl Drop for Base {
-    fn drop(&mut self) {
-        super::scratch::remove(&self.0);
+fn judged(args: &Args) -> Result<Judgement, String> {
+    let progress = Progress::new();
+    if !args.command.is_empty() {
+        return foreign::judge(&args.command, args.mode.map(Mode::place), &progress).map_err(|e| e.to_string());
     }
-}
-
-fn verify(places: &[Place]) -> Result<Vec<Finding>, String> {
-    let base = Base::new().map_err(|e| format!("cannot make a temporary directory: {e}"))?;
-    let objects = Objects::new(&base.0).map_err(|e| format!("cannot prepare the attempts: {e}"))?;
-    let wanted: Vec<&'static Probe> = probes::all()
-        .filter(|probe| places.iter().any(|&place| probe.expected(place).is_some()))
-        .collect();
-    let controls = {
-        let stage = build(&base.0, "control", &objects)?;
-        let made = session::controls(&stage, &base.0, &wanted).map_err(|e| e.to_string())?;
-        wanted.iter().map(|probe| probe.id).zip(made).collect::<HashMap<_, _>>()
-    };
-    // The retrievers last: the launcher's end of the web side is a thread, and everything before starts while there is one.
-    let mut order = places.to_vec();
-    order.sort_by_key(|place| *place == Place::Retriever);
-    let mut findings = Vec::new();
-    for place in order {
-        let probes: Vec<&'static Probe> = wanted
-            .iter()
-            .copied()
-            .filter(|probe| probe.expected(place).is_some())
-            .collect();
-        let results = attempts(place, &base.0, &objects, &probes)?;
-        for (probe, (got, effect)) in probes.into_iter().zip(results) {
-            let (Some(expected), Some(control)) = (probe.expected(place), controls.get(probe.id)) else {
-                continue;
-            };
-            findings.push(Finding {
-                probe,
-                place,
-                expected,
-                got,
-                effect,
-                control: control.clone(),
-            });
-        }
+    let places = Role::places(args.role, args.mode);
+    if places.is_empty() {
+        return Err("--mode is the agent's: leave it out, or name --role agent".to_owned());
     }
-    findings.sort_by_key(|f| (f.probe.class(), f.place));
-    Ok(findings)
-}
-
-fn build(base: &Path, name: &str, objects: &Objects) -> Result<Stage, String> {
-    Stage::new(&base.join(name), &objects.values).map_err(|e| format!("cannot prepare the attempts: {e}"))
-}
-
-fn attempts(
-    place: Place,
-    base: &Path,
-    objects: &Objects,
-    probes: &[&'static Probe],
-) -> Result<Vec<(Got, Option<String>)>, String> {
-    match place {
-        Place::ReadOnly => {
-            session::agent(&mut build(base, "read-only", objects)?, base, false, probes).map_err(|e| e.to_string())
-        }
-        Place::Edit => {
-            session::agent(&mut build(base, "edit", objects)?, base, true, probes).map_err(|e| e.to_string())
-        }
-        Place::Retriever => network(&build(base, "retriever", objects)?, probes, &|lists| {
-            judged::retrievers(lists)
-        }),
-        Place::Gateway => network(&build(base, "gateway", objects)?, probes, &|lists| {
-            lists.iter().map(|list| judged::gateway(list)).collect()
-        }),
-    }
-}
-
-/// Starts a role with series of attempts, and gives what it said of each.
-type Start<'a> = dyn Fn(&[Vec<String>]) -> Result<Vec<judged::Said>, String> + 'a;
-
-/// An attempt that is answered before one that ends the process, so that the end is known to be that one's.
-const SIGN_OF_LIFE: &str = "read.passwd";
-
-/// Roles that cannot fork try everything in one process, and what ends it in another one.
-fn network(stage: &Stage, probes: &[&'static Probe], start: &Start<'_>) -> Result<Vec<(Got, Option<String>)>, String> {
-    let ends = |probe: &Probe| {
-        [Place::Retriever, Place::Gateway]
-            .iter()
-            .any(|&p| matches!(probe.expected(p), Some(Expected::Killed(_) | Expected::Ended)))
-    };
-    let list = |ending: bool| {
-        let names = probes
-            .iter()
-            .filter(|probe| ends(probe) == ending)
-            .map(|probe| probe.id.to_owned());
-        let mut entries = vec![format!("{SETTING_MARK}{}", stage.setting.text())];
-        entries.extend(ending.then(|| SIGN_OF_LIFE.to_owned()));
-        entries.extend(names);
-        entries
-    };
-    let look = || stage.look(false).map_err(|e| e.to_string());
-    let before = look()?;
-    let said = start(&[list(false), list(true)])?;
-    let effect = stage.effect(&before, &look()?);
-    let reports: HashMap<&str, &judged::Report> = said
-        .iter()
-        .flat_map(|s| &s.reports)
-        .map(|report| (report.id.as_str(), report))
-        .collect();
-    let alive = said
-        .last()
-        .is_some_and(|s| s.reports.iter().any(|report| report.id == SIGN_OF_LIFE));
-    let signal = said.last().and_then(|s| s.signal).filter(|_| alive);
-    let mut results: Vec<(Got, Option<String>)> = Vec::with_capacity(probes.len());
-    for probe in probes {
-        let got = match (reports.get(probe.id), signal) {
-            (Some(report), _) => Got::Outcome(outcome(report)),
-            (None, Some(signal)) if ends(probe) => Got::Outcome(Outcome::Killed(signal)),
-            (None, _) => Got::Nothing,
-        };
-        results.push((got, None));
-    }
-    // An effect is one of the series, not of one attempt: it spoils the first.
-    if let Some(first) = results.first_mut() {
-        first.1 = effect;
-    }
-    Ok(results)
-}
-
-fn outcome(report: &judged::Report) -> Outcome {
-    match report.outcome.as_str() {
-        "escaped" => Outcome::Escaped,
-        "denied" => Outcome::Refused(Errno::from_raw(report.errno)),
-        _ => Outcome::Unprepared("attempt".to_owned(), Errno::from_raw(report.errno)),
-    }
+    let asked = args.tier.unwrap_or(Tier::Full);
+    session::startable(asked)?;
+    tier::full().map_err(|e| e.to_string())?;
+    own::verify(&places, asked, &progress)
 }

@@ -16,6 +16,7 @@ pub(super) struct Objects {
     key: Option<i64>,
     queue: String,
     shm_file: PathBuf,
+    tmp_file: PathBuf,
     /// For settings.
     pub(super) values: Vec<(String, String)>,
 }
@@ -37,6 +38,8 @@ impl Objects {
         let shm_file = Path::new("/dev/shm").join(&shm_name);
         // A host without it has no control.
         let _ = std::fs::write(&shm_file, "shared\n");
+        let tmp_file = std::env::temp_dir().join(format!("picktwo-verify-{id}.mark"));
+        std::fs::write(&tmp_file, "mark\n")?;
         let (create, mode) = (IPC_CREAT | 0o600, 0o600);
         let name = format!("{queue}\0");
         if let Some(fd) = call(
@@ -74,7 +77,7 @@ impl Objects {
             ("queue".to_owned(), queue.clone()),
             ("shm-file".to_owned(), shm_name),
             ("disk".to_owned(), text(&disk)),
-            ("tmp-file".to_owned(), text(&base.join("mark"))),
+            ("tmp-file".to_owned(), text(&tmp_file)),
             ("state".to_owned(), text(&base.join("state/picktwo/mark"))),
             ("policy".to_owned(), text(&base.join("config/picktwo/policy.toml"))),
         ];
@@ -85,6 +88,7 @@ impl Objects {
             key: held,
             queue,
             shm_file,
+            tmp_file,
             values,
         })
     }
@@ -114,5 +118,6 @@ impl Drop for Objects {
         }
         call(libc::SYS_mq_unlink, [Arg::In(format!("{}\0", self.queue).as_bytes())]);
         let _ = std::fs::remove_file(&self.shm_file);
+        let _ = std::fs::remove_file(&self.tmp_file);
     }
 }

@@ -1,11 +1,11 @@
 //! What was found, for people and for programs.
 
-use super::judge::{self, Control, Finding, Got, Verdict};
+use super::judge::{self, Control, Finding, Got, Judgement, Rule, Verdict};
 use crate::cli::output::{Paint, table};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-fn outcome(finding: &Finding) -> String {
+pub(super) fn outcome(finding: &Finding) -> String {
     let got = match &finding.got {
         Got::Outcome(outcome) => judge::shown(outcome),
         Got::Nothing => "no answer".to_owned(),
@@ -16,7 +16,7 @@ fn outcome(finding: &Finding) -> String {
     }
 }
 
-fn place(finding: &Finding) -> String {
+pub(super) fn place(finding: &Finding) -> String {
     match finding.place.mode() {
         Some(mode) => format!("{}, {mode}", finding.place.role()),
         None => finding.place.role().to_owned(),
@@ -54,7 +54,8 @@ pub(super) fn by_role(findings: &[Finding]) -> BTreeMap<&'static str, [usize; 4]
 }
 
 /// The table, the names of everything that was not held, and one sentence.
-pub(super) fn people(findings: &[Finding], paint: Paint) -> String {
+pub(super) fn people(judgement: &Judgement, paint: Paint) -> String {
+    let findings = &judgement.findings;
     let mut groups: Vec<(&str, String)> = Vec::new();
     for finding in findings {
         let key = (finding.probe.class(), place(finding));
@@ -63,7 +64,7 @@ pub(super) fn people(findings: &[Finding], paint: Paint) -> String {
         }
     }
     groups.sort();
-    let head = ["class", "role", "held", "no control", "unexpected", "escaped"];
+    let head = ["class", "role", "held", "inapplicable", "unexpected", "escaped"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (class, role) in &groups {
         let of = findings
@@ -77,17 +78,13 @@ pub(super) fn people(findings: &[Finding], paint: Paint) -> String {
     for (verdict, title) in [
         (Verdict::Escaped, "Escaped"),
         (Verdict::Unexpected, "Not answered as they must be"),
-        (Verdict::NoControl, "Without control on this machine (not counted)"),
+        (Verdict::Inapplicable, "Inapplicable on this machine (not counted)"),
     ] {
-        let lines: Vec<Vec<String>> = findings
-            .iter()
-            .filter(|f| f.verdict() == verdict)
-            .map(|f| line(f, verdict))
-            .collect();
+        let lines: Vec<Vec<String>> = findings.iter().filter(|f| f.verdict() == verdict).map(line).collect();
         if lines.is_empty() {
             continue;
         }
-        let title = if verdict == Verdict::NoControl {
+        let title = if verdict == Verdict::Inapplicable {
             paint.warn(title)
         } else {
             paint.bad(title)
@@ -95,27 +92,60 @@ pub(super) fn people(findings: &[Finding], paint: Paint) -> String {
         text.push_str(&format!("\n{title}\n"));
         text.push_str(&table(&lines));
     }
-    let roles: Vec<String> = by_role(findings)
+    text.push_str(&format!("\n{}\n", conclusion(judgement, paint)));
+    text
+}
+
+fn conclusion(judgement: &Judgement, paint: Paint) -> String {
+    let findings = &judgement.findings;
+    let held = judge::held(findings);
+    if judgement.command.is_some() {
+        let [held_count, inapplicable, unexpected, escaped] = counts(findings.iter());
+        let verdict = if held {
+            paint.good("the sandbox held")
+        } else {
+            paint.bad("the sandbox did not hold")
+        };
+        let mode = findings.iter().find_map(|f| f.place.mode()).unwrap_or_default();
+        return format!(
+            "{verdict}, judged in {mode} mode: {held_count} held, {escaped} escaped ({} of them kernel surface only), {unexpected} \
+             unanswered, {inapplicable} inapplicable; `picktwo verify --explain ID` explains one",
+            surface(findings)
+        );
+    }
+    let roles = by_role(findings);
+    let named: Vec<String> = roles
         .iter()
         .map(|(role, [held, ..])| format!("{held} as {role}"))
         .collect();
-    let sum: usize = by_role(findings).values().map(|counts| counts[0]).sum();
-    let verdict = if judge::held(findings) {
+    let sum: usize = roles.values().map(|counts| counts[0]).sum();
+    let verdict = if held {
         paint.good("the wall held")
     } else {
         paint.bad("the wall did not hold")
     };
-    text.push_str(&format!(
-        "\n{verdict}: {sum} escapes refused that succeed outside ({})\n",
-        roles.join(", ")
-    ));
-    text
+    format!(
+        "{verdict}: {sum} escapes refused that succeed outside ({})",
+        named.join(", ")
+    )
 }
 
-fn line(finding: &Finding, verdict: Verdict) -> Vec<String> {
-    let last = match (&finding.control, verdict) {
-        (Control::Failed(bare), Verdict::NoControl) => format!("outside: {}", judge::shown(bare)),
-        _ => format!("must be {}", judge::wanted(finding.expected).join(" or ")),
+/// Escapes that reach nothing by themselves.
+fn surface(findings: &[Finding]) -> usize {
+    let through = |f: &&Finding| f.verdict() == Verdict::Escaped && f.probe.is_surface();
+    findings.iter().filter(through).count()
+}
+
+fn line(finding: &Finding) -> Vec<String> {
+    let last = match finding.reason() {
+        Some(reason) => reason,
+        None => {
+            let wanted = judge::wanted(finding.expected).join(" or ");
+            match finding.rule {
+                Rule::Exact => format!("must be {wanted}"),
+                Rule::AnyRefusal { .. } => format!("in picktwo {wanted}"),
+            }
+        }
     };
     vec![
         format!("  {}", finding.probe.id),
@@ -126,8 +156,9 @@ fn line(finding: &Finding, verdict: Verdict) -> Vec<String> {
     ]
 }
 
-/// The stable form: `probes` in a fixed order, `summary` per role.
-pub(super) fn json(findings: &[Finding]) -> Value {
+/// The stable form, described in docs/VERIFY.md: `probes` in a fixed order, `summary` per role.
+pub(super) fn json(judgement: &Judgement) -> Value {
+    let findings = &judgement.findings;
     let probes: Vec<Value> = findings
         .iter()
         .map(|f| {
@@ -136,9 +167,11 @@ pub(super) fn json(findings: &[Finding]) -> Value {
                 "class": f.probe.class(),
                 "threats": f.probe.threats.split(' ').collect::<Vec<_>>(),
                 "what": f.probe.what,
+                "surface": f.probe.is_surface(),
                 "role": f.place.role(),
                 "mode": f.place.mode(),
                 "verdict": f.verdict().word(),
+                "reason": f.reason(),
                 "expected": judge::wanted(f.expected),
                 "got": match &f.got { Got::Outcome(o) => judge::shown(o), Got::Nothing => "no answer".to_owned() },
                 "effect": f.effect,
@@ -148,12 +181,19 @@ pub(super) fn json(findings: &[Finding]) -> Value {
         .collect();
     let summary: BTreeMap<&str, Value> = by_role(findings)
         .into_iter()
-        .map(|(role, [held, none, unexpected, escaped])| {
+        .map(|(role, [held, inapplicable, unexpected, escaped])| {
             (
                 role,
-                json!({"held": held, "no_control": none, "unexpected": unexpected, "escaped": escaped}),
+                json!({"held": held, "inapplicable": inapplicable, "unexpected": unexpected, "escaped": escaped}),
             )
         })
         .collect();
-    json!({"version": 1, "tier": "full", "held": judge::held(findings), "summary": summary, "probes": probes})
+    json!({
+        "version": 1,
+        "command": judgement.command,
+        "tier": judgement.tier,
+        "held": judge::held(findings),
+        "summary": summary,
+        "probes": probes,
+    })
 }

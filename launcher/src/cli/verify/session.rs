@@ -1,18 +1,24 @@
 //! Attempts that are driven name by name: bare for the controls, and inside a session.
 
+use super::Tier;
+use super::driven::Driven;
 use super::judge::{Control, Got};
+use super::progress::Progress;
 use super::stage::{Stage, VARIABLES};
 use crate::names;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use picktwo_confine::probes::{Outcome, Place, Probe, SETTING_MARK, Trial};
+use picktwo_confine::probes::{Expected, Outcome, Place, Probe};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-/// Milliseconds that a driven command may take for one answer: an attempt has 5 s by itself.
-const PATIENCE: u16 = 20_000;
+/// Time that picktwo's own command has to begin.
+const START: Duration = Duration::from_secs(20);
+
+/// This program, whatever became of its file.
+const OWN: &str = "/proc/self/exe";
 
 /// Why a series could not be made.
 #[derive(Debug)]
@@ -38,51 +44,23 @@ impl From<std::io::Error> for DriveError {
     }
 }
 
-/// A command that makes attempts.
-struct Driven {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Driven {
-    fn spawn(mut command: Command) -> std::io::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(std::io::Error::other("pipes are missing"));
-        };
-        Ok(Self {
-            child,
-            input,
-            output: BufReader::new(output),
-        })
-    }
-
-    /// Makes one attempt; none: there is nobody left who could.
-    fn attempt(&mut self, id: &str) -> Option<Outcome> {
-        writeln!(self.input, "{id}").ok()?;
-        let mut ready = [PollFd::new(self.output.get_ref().as_fd(), PollFlags::POLLIN)];
-        if !matches!(poll(&mut ready, PollTimeout::from(PATIENCE)), Ok(1..)) {
-            // It hangs, which ends the series.
-            let _ = self.child.kill();
-            return None;
-        }
-        let mut line = String::new();
-        self.output.read_line(&mut line).ok()?;
-        Trial::read(line.trim_end())
-            .filter(|trial| trial.id == id)
-            .map(|trial| trial.outcome)
-    }
-
-    fn end(mut self) -> std::io::Result<()> {
-        drop(self.input);
-        self.child.wait().map(drop)
+/// Whether sessions can be started in that tier.
+///
+/// # Errors
+/// Why not, as a sentence.
+pub(super) fn startable(tier: Tier) -> Result<(), String> {
+    match tier {
+        Tier::Full => Ok(()),
+        Tier::Container => Err(
+            "the container tier cannot be judged: this version starts sessions in the full tier only, leave --tier out"
+                .to_owned(),
+        ),
     }
 }
 
-/// picktwo's own command among the place's files and variables.
-fn command(stage: &Stage, base: &Path) -> Command {
-    let mut command = Command::new("/proc/self/exe");
+/// A command among the place's files and variables.
+pub(super) fn command(program: &std::ffi::OsStr, stage: &Stage, base: &Path) -> Command {
+    let mut command = Command::new(program);
     command
         .env(names::XDG_STATE_HOME, base.join("state"))
         .env(names::XDG_CONFIG_HOME, base.join("config"))
@@ -91,22 +69,26 @@ fn command(stage: &Stage, base: &Path) -> Command {
     command
 }
 
-/// Makes every control.
-pub(super) fn controls(stage: &Stage, base: &Path, probes: &[&'static Probe]) -> Result<Vec<Control>, DriveError> {
-    let spawn = || {
-        let mut bare = command(stage, base);
-        bare.args(["verify", "--inside", "--bare"]).stderr(Stdio::null());
-        let mut driven = Driven::spawn(bare)?;
-        writeln!(driven.input, "{SETTING_MARK}{}", stage.setting.text())?;
-        Ok::<_, DriveError>(driven)
-    };
-    let mut driven = spawn()?;
+/// Makes every control, and tells for each whether it was seen from outside. `edit`: changes count as they do in edit mode.
+pub(super) fn controls(
+    stage: &Stage,
+    base: &Path,
+    probes: &[&'static Probe],
+    edit: bool,
+    progress: &Progress,
+) -> Result<Vec<(Control, bool)>, DriveError> {
+    let mut bare = command(OWN.as_ref(), stage, base);
+    bare.args(["verify", "--inside", "bare"]).stderr(Stdio::null());
+    let mut driven = Driven::spawn(bare)?;
+    begun(&mut driven)?;
+    driven.aim(&stage.setting)?;
     let mut controls = Vec::with_capacity(probes.len());
-    for probe in probes {
+    for (done, probe) in probes.iter().enumerate() {
+        progress.step("outside", done, probes.len());
         stage.restore()?;
-        let before = stage.look(false)?;
+        let before = stage.look()?;
         let outcome = driven.attempt(probe.id);
-        let effect = stage.effect(&before, &stage.look(false)?);
+        let effect = stage.effect(&before, &stage.look()?, edit);
         let Some(outcome) = outcome else {
             return Err(DriveError::Io(std::io::Error::other(format!(
                 "the control of {} did not answer",
@@ -114,15 +96,14 @@ pub(super) fn controls(stage: &Stage, base: &Path, probes: &[&'static Probe]) ->
             ))));
         };
         // Where the call always succeeds, only its effect shows that it works.
-        let seen_only = Place::ALL
-            .iter()
-            .any(|&p| probe.expected(p) == Some(picktwo_confine::probes::Expected::Unseen));
+        let seen_only = Place::ALL.iter().any(|&p| probe.expected(p) == Some(Expected::Unseen));
         let through = effect.is_some() || (outcome == Outcome::Escaped && !seen_only);
-        controls.push(if through {
+        let control = if through {
             Control::Succeeded
         } else {
             Control::Failed(outcome)
-        });
+        };
+        controls.push((control, effect.is_some()));
     }
     driven.end()?;
     Ok(controls)
@@ -133,13 +114,16 @@ pub(super) fn agent(
     stage: &mut Stage,
     base: &Path,
     edit: bool,
+    tier: Tier,
     probes: &[&'static Probe],
+    progress: &Progress,
 ) -> Result<Vec<(Got, Option<String>)>, DriveError> {
+    startable(tier).map_err(DriveError::NoSession)?;
     let (reader, writer) = std::io::pipe()?;
     nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
         .map_err(std::io::Error::from)?;
     let said = base.join(if edit { "edit.log" } else { "read-only.log" });
-    let mut run = command(stage, base);
+    let mut run = command(OWN.as_ref(), stage, base);
     run.args([
         "run",
         "--profile",
@@ -153,7 +137,7 @@ pub(super) fn agent(
     if edit {
         run.arg("--edit");
     }
-    run.args(["--", picktwo_inside::view::BINARY, "verify", "--inside"])
+    run.args(["--", picktwo_inside::view::BINARY, "verify", "--inside", "session"])
         .stderr(File::create(&said)?);
     let mut driven = Driven::spawn(run)?;
     drop(writer);
@@ -178,17 +162,33 @@ pub(super) fn agent(
             "the temporary directory's name cannot be used",
         )));
     }
-    writeln!(driven.input, "{SETTING_MARK}{}", stage.setting.text())?;
+    begun(&mut driven)?;
+    driven.aim(&stage.setting)?;
     let mut results = Vec::with_capacity(probes.len());
-    let mut before = stage.look(edit)?;
-    for probe in probes {
+    let mut before = stage.look()?;
+    for (done, probe) in probes.iter().enumerate() {
+        progress.step(
+            if edit { "agent, edit" } else { "agent, read-only" },
+            done,
+            probes.len(),
+        );
         let got = driven.attempt(probe.id).map_or(Got::Nothing, Got::Outcome);
-        let after = stage.look(edit)?;
-        results.push((got, stage.effect(&before, &after)));
+        let after = stage.look()?;
+        results.push((got, stage.effect(&before, &after, edit)));
         before = after;
     }
     driven.end()?;
     Ok(results)
+}
+
+/// Waits until picktwo's own command takes names.
+fn begun(driven: &mut Driven) -> Result<(), DriveError> {
+    if driven.ready(START) {
+        return Ok(());
+    }
+    Err(DriveError::Io(std::io::Error::other(
+        "picktwo's own command did not begin",
+    )))
 }
 
 /// The id of the session once it runs; none: it did not start.

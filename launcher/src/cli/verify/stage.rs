@@ -21,8 +21,17 @@ pub(super) const VARIABLES: [(&str, &str); 4] = [
     ("variable-editor", "VSCODE_IPC_HOOK_CLI"),
 ];
 
+/// How the directories of a place lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Beside HOME.
+    Apart,
+    /// In HOME, as a person's project and private files do.
+    InHome,
+}
+
 /// What changes between two looks.
-type Snapshot = BTreeMap<PathBuf, tree::Mark>;
+pub(super) type Snapshot = BTreeMap<PathBuf, tree::Mark>;
 
 /// One place.
 pub(super) struct Stage {
@@ -54,11 +63,16 @@ fn other(text: &str) -> std::io::Error {
 
 impl Stage {
     /// Builds a place below `base`. Must be called while this process has one thread.
-    pub(super) fn new(base: &Path, objects: &[(String, String)]) -> std::io::Result<Self> {
+    pub(super) fn new(base: &Path, layout: Layout, objects: &[(String, String)]) -> std::io::Result<Self> {
         // First, so that it holds nothing of the rest.
         let victim = process::fork_bound("a victim", victim).map_err(|e| std::io::Error::other(e.to_string()))?;
-        let [work, shared, hidden, home] = ["work", "shared", "hidden", "home"].map(|name| base.join(name));
-        for dir in [&work, &shared, &hidden, &home] {
+        let home = base.join("home");
+        let parent = match layout {
+            Layout::Apart => base,
+            Layout::InHome => &home,
+        };
+        let [work, shared, hidden] = ["work", "shared", "hidden"].map(|name| parent.join(name));
+        for dir in [&home, &work, &shared, &hidden] {
             std::fs::create_dir_all(dir)?;
         }
         tree::furnish(&tree::Places {
@@ -177,26 +191,31 @@ impl Stage {
         })
     }
 
-    /// The state of everything that must not change. `edit`: the workspace may, apart from what is protected in it.
-    pub(super) fn look(&self, edit: bool) -> std::io::Result<Snapshot> {
+    /// The state of everything that may be changed.
+    pub(super) fn look(&self) -> std::io::Result<Snapshot> {
         let mut marks = Snapshot::new();
-        for dir in [&self.shared, &self.hidden, &self.home] {
-            tree::look(dir, &mut marks, &|_, _| true)?;
+        for dir in [&self.work, &self.shared, &self.hidden] {
+            tree::look(dir, &mut marks)?;
         }
-        let work = &self.work;
-        tree::look(work, &mut marks, &|path, size| {
-            !edit || path.strip_prefix(work).is_ok_and(|rel| tree::guarded(rel, size))
-        })?;
+        for name in tree::WATCHED {
+            tree::look(&self.home.join(name), &mut marks)?;
+        }
         Ok(marks)
     }
 
-    /// What has happened since the last look, if anything; takes what arrived.
-    pub(super) fn effect(&self, before: &Snapshot, after: &Snapshot) -> Option<String> {
-        let changed = after
-            .iter()
-            .find(|(path, mark)| before.get(*path) != Some(*mark))
-            .or_else(|| before.iter().find(|(path, _)| !after.contains_key(*path)))
-            .map(|(path, _)| format!("{} changed", path.display()));
+    /// What has happened since the last look, if anything; takes what arrived. `edit`: the workspace may change, apart from
+    /// what is protected in it.
+    pub(super) fn effect(&self, before: &Snapshot, after: &Snapshot, edit: bool) -> Option<String> {
+        let counts = |path: &Path, mark: &tree::Mark| match path.strip_prefix(&self.work) {
+            Ok(rel) => !edit || tree::guarded(rel, mark.size()),
+            Err(_) => true,
+        };
+        let differs = |from: &Snapshot, to: &Snapshot| {
+            from.iter()
+                .find(|(path, mark)| to.get(*path) != Some(*mark) && counts(path, mark))
+                .map(|(path, _)| format!("{} changed", path.display()))
+        };
+        let changed = differs(after, before).or_else(|| differs(before, after));
         // All of it is looked at, so that nothing is left for the next attempt.
         let arrived = [self.arrived(), self.signalled()];
         changed.or_else(|| arrived.into_iter().flatten().next())

@@ -18,6 +18,13 @@ pub(super) struct Places<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark([i64; 10]);
 
+impl Mark {
+    /// The file's length; 0 for a directory.
+    pub(super) fn size(&self) -> u64 {
+        self.0[6].unsigned_abs()
+    }
+}
+
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n";
 
 fn write(path: PathBuf, text: &str) -> std::io::Result<()> {
@@ -88,11 +95,14 @@ pub(super) fn furnish(places: &Places<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes everything but sockets, which stay bound.
+/// Removes everything but sockets, which stay bound, and the directories of the list themselves.
 pub(super) fn clear(dirs: &[&Path]) -> std::io::Result<()> {
     for dir in dirs {
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
+            if dirs.contains(&entry.path().as_path()) {
+                continue;
+            }
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 std::fs::remove_dir_all(entry.path())?;
@@ -104,24 +114,38 @@ pub(super) fn clear(dirs: &[&Path]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Notes everything below a directory that `wanted` accepts. Directories of the workspace's root are entered in any case.
-pub(super) fn look(
-    dir: &Path,
-    into: &mut BTreeMap<PathBuf, Mark>,
-    wanted: &dyn Fn(&Path, u64) -> bool,
-) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        let stat = std::fs::symlink_metadata(&path)?;
-        if wanted(&path, stat.len()) {
-            into.insert(path.clone(), mark(&stat));
-        }
-        if stat.is_dir() {
-            look(&path, into, wanted)?;
-        }
+/// Notes a path and everything below it.
+pub(super) fn look(path: &Path, into: &mut BTreeMap<PathBuf, Mark>) -> std::io::Result<()> {
+    let stat = match std::fs::symlink_metadata(path) {
+        Ok(stat) => stat,
+        // What is judged may take its own files away meanwhile.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    into.insert(path.to_owned(), mark(&stat));
+    if !stat.is_dir() {
+        return Ok(());
+    }
+    let entries = match std::fs::read_dir(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        look(&entry?.path(), into)?;
     }
     Ok(())
 }
+
+/// What of a HOME is watched: programs write caches and settings into it all the time.
+pub(super) const WATCHED: [&str; 7] = [
+    ".ssh",
+    ".mozilla",
+    ".bashrc",
+    ".profile",
+    ".config/autostart",
+    ".config/systemd",
+    ".local/bin",
+];
 
 fn mark(stat: &std::fs::Metadata) -> Mark {
     // A directory's times and size change with what is in it, which is noted by itself.
