@@ -459,9 +459,24 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[ENOENT])
     .network(&[EACCES]),
-    probe("change.hidden-symlink", "D11", "makes a link outside the view", |s| {
-        attack(two(libc::SYS_symlink, "secret", &s.hidden("new")?))
+    probe("change.hidden-lock", "D13", "locks a file outside the view", |s| {
+        // LOCK_EX | LOCK_NB
+        attack(num(libc::SYS_flock, &[open(&s.hidden("secret")?, O_RDONLY)?, 6]))
     })
+    .agent(&[ENOENT]),
+    probe(
+        "change.home-startup",
+        "B16",
+        "creates a start-up file in the person's home",
+        |s| attack(open(&format!("{}/.profile", s.get("home")?), O_CREAT | O_WRONLY)),
+    )
+    .unseen(),
+    probe(
+        "change.hidden-symlink",
+        "D11 B16",
+        "makes a link outside the view",
+        |s| attack(two(libc::SYS_symlink, "secret", &s.hidden("new")?)),
+    )
     .agent(&[ENOENT])
     .network(&[EACCES]),
     probe(

@@ -6,6 +6,7 @@
 
 mod calls;
 mod changing;
+mod daemons;
 mod ipc;
 mod kernel;
 mod namespaces;
@@ -210,6 +211,7 @@ pub fn all() -> impl Iterator<Item = &'static Probe> {
         protected::PROBES,
         protected_git::PROBES,
         sockets::PROBES,
+        daemons::PROBES,
         network::PROBES,
         ipc::PROBES,
         processes::PROBES,

@@ -123,7 +123,7 @@ const MAPPED: Ipv6Addr = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
 pub(super) static PROBES: &[Probe] = &[
     probe(
         "net.tcp-loopback",
-        "E01 E24",
+        "E01 E24 A20",
         "connects to a server on the host's loopback",
         |s| tcp(s, Ipv4Addr::LOCALHOST),
     )
@@ -162,7 +162,7 @@ pub(super) static PROBES: &[Probe] = &[
     .gateway(&[EACCES]),
     probe(
         "net.tcp-lan",
-        "E01 E19",
+        "E01 E19 E22",
         "connects to a server on the host's own address",
         |s| tcp(s, lan(s)?),
     )
@@ -263,6 +263,22 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[EAFNOSUPPORT])
     .network(&[EACCES]),
+    probe(
+        "net.vsock-connect",
+        "E09",
+        "connects to a server of the host that no network namespace confines",
+        |s| {
+            let fd = socket(libc::AF_VSOCK, SOCK_STREAM, 0)?;
+            // VMADDR_CID_LOCAL
+            let mut address = (libc::AF_VSOCK as u16).to_ne_bytes().to_vec();
+            address.extend([0; 2]);
+            address.extend((s.number("vsock")? as u32).to_ne_bytes());
+            address.extend(1u32.to_ne_bytes());
+            address.extend([0; 4]);
+            attack(sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(&address), Arg::Int(16)]))
+        },
+    )
+    .agent(&[EAFNOSUPPORT]),
     probe("net.netlink-route", "E10", "makes a routing socket", |_| {
         attack(socket(libc::AF_NETLINK, SOCK_RAW, 0))
     })

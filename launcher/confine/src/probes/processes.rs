@@ -129,7 +129,7 @@ fn core_limit() -> Tried {
 }
 
 pub(super) static PROBES: &[Probe] = &[
-    probe("process.signal-host", "F02", "signals a process of the host", |s| {
+    probe("process.signal-host", "F02 F07", "signals a process of the host", |s| {
         attack(num(libc::SYS_kill, &[victim(s)?, 0]))
     })
     .agent(&[ESRCH])
@@ -239,7 +239,7 @@ pub(super) static PROBES: &[Probe] = &[
         },
     )
     .agent(&[EPERM]),
-    probe("process.trace-host", "F01", "traces a process of the host", |s| {
+    probe("process.trace-host", "F01 F07", "traces a process of the host", |s| {
         // PTRACE_SEIZE stops nothing and ends with the tracer.
         attack(num(libc::SYS_ptrace, &[0x4206, victim(s)?, 0, 0]))
     })

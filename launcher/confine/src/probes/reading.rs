@@ -313,6 +313,16 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ENOENT]),
     probe(
+        "read.working-directory",
+        "C22",
+        "reaches outside from the directory that it is in",
+        |s| {
+            prepared("the workspace", on(libc::SYS_chdir, s.get("work")?, &[]))?;
+            attack(open("../hidden/secret", O_RDONLY))
+        },
+    )
+    .agent(&[ENOENT]),
+    probe(
         "read.parent-descriptor",
         "C01",
         "climbs out of the workspace by a descriptor",
@@ -380,6 +390,13 @@ pub(super) static PROBES: &[Probe] = &[
     probe("read.variable-agent", "A07", "finds the person's ssh-agent", |s| {
         variable(s, "variable-agent")
     })
+    .agent(&[ENOENT]),
+    probe(
+        "read.variable-program",
+        "F11",
+        "finds a program of the person's in a variable that tools execute",
+        |s| variable(s, "variable-program"),
+    )
     .agent(&[ENOENT]),
     probe("read.variable-bus", "A03", "finds the person's session bus", |s| {
         variable(s, "variable-bus")

@@ -119,9 +119,12 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .read_only(&[EROFS, EXDEV])
     .edit(&[EXDEV]),
-    probe("shared.move-out", "D11", "moves a file of the workspace there", |s| {
-        attack(two(libc::SYS_rename, &s.work("file")?, &s.shared("moved")?))
-    })
+    probe(
+        "shared.move-out",
+        "D11 C16",
+        "moves a file of the workspace there",
+        |s| attack(two(libc::SYS_rename, &s.work("file")?, &s.shared("moved")?)),
+    )
     .read_only(&[EROFS, EXDEV])
     .edit(&[EXDEV]),
     probe(

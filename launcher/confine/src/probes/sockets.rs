@@ -1,7 +1,7 @@
 //! Asking somebody outside by a local socket, and inherited sockets.
 
 use super::calls::{attack, num, on, open, prepared, sys, two};
-use super::{Probe, Setting, Stop, Tried, probe};
+use super::{Probe, Stop, Tried, probe};
 use crate::attempt::Arg;
 use libc::{AF_UNIX, O_PATH, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
 use nix::errno::Errno;
@@ -36,30 +36,33 @@ fn socket(kind: i32) -> super::calls::Called {
     num(libc::SYS_socket, &[AF_UNIX.into(), kind.into(), 0])
 }
 
-fn connect_to(address: &[u8]) -> Tried {
-    let fd = socket(SOCK_STREAM)?;
+/// Connects a socket to an address.
+pub(super) fn connect_to(fd: i64, address: &[u8]) -> Tried {
     attack(sys(
         libc::SYS_connect,
         [Arg::Int(fd), Arg::In(address), Arg::Int(address.len() as i64)],
     ))
 }
 
-fn connect(path: &str) -> Tried {
+/// Connects to a path.
+pub(super) fn connect(path: &str) -> Tried {
+    let fd = socket(SOCK_STREAM)?;
     match (path_address(path), path.rsplit_once('/')) {
         // Too long for an address: from its directory.
         (Err(_), Some((directory, name))) => {
             on(libc::SYS_chdir, directory, &[])?;
-            connect_to(&path_address(name)?)
+            connect_to(fd, &path_address(name)?)
         }
-        (address, _) => connect_to(&address?),
+        (address, _) => connect_to(fd, &address?),
     }
 }
 
-fn abstract_address(s: &Setting) -> Result<Vec<u8>, Stop> {
+/// An address in the abstract space.
+pub(super) fn abstract_named(name: &str) -> Vec<u8> {
     let mut address = (AF_UNIX as u16).to_ne_bytes().to_vec();
     address.push(0);
-    address.extend_from_slice(s.get("abstract")?.as_bytes());
-    Ok(address)
+    address.extend_from_slice(name.as_bytes());
+    address
 }
 
 fn pair(kind: i32) -> super::calls::Called {
@@ -150,7 +153,7 @@ pub(super) static PROBES: &[Probe] = &[
         "socket.connect-abstract",
         "A10 A15",
         "connects to an abstract socket of the host",
-        |s| connect_to(&abstract_address(s)?),
+        |s| connect_to(socket(SOCK_STREAM)?, &abstract_named(s.get("abstract")?)),
     )
     .agent(&[EACCES, ECONNREFUSED])
     .network(&[EACCES]),

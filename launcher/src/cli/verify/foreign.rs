@@ -164,6 +164,15 @@ fn filled(part: &OsStr, stage: &Stage) -> OsString {
     OsString::from_vec(bytes)
 }
 
+/// What came of one attempt.
+struct Attempt {
+    driven: Driven,
+    before: Snapshot,
+    after: Snapshot,
+    got: Got,
+    effect: Option<String>,
+}
+
 /// A judged sandbox and its place.
 struct Room<'a> {
     stage: &'a Stage,
@@ -229,6 +238,30 @@ impl Room<'_> {
         })
     }
 
+    fn attempt(
+        &self,
+        (mut driven, before): (Driven, Snapshot),
+        probe: &Probe,
+        edit: bool,
+        seen: bool,
+    ) -> Result<Attempt, ForeignError> {
+        let got = driven.attempt(probe.id).map_or(Got::Nothing, Got::Outcome);
+        let mut after = self.stage.look()?;
+        let mut effect = self.stage.effect(&before, &after, edit);
+        if effect.is_none() && seen && got == Got::Outcome(Outcome::Escaped) {
+            std::thread::sleep(ARRIVAL);
+            after = self.stage.look()?;
+            effect = self.stage.effect(&before, &after, edit);
+        }
+        Ok(Attempt {
+            driven,
+            before,
+            after,
+            got,
+            effect,
+        })
+    }
+
     fn attempts(
         &self,
         place: Place,
@@ -244,18 +277,22 @@ impl Room<'_> {
             let Some(expected) = probe.expected(place) else {
                 continue;
             };
-            let (mut driven, before) = match running.take() {
-                Some(running) => running,
-                None => self.start()?,
+            let mut tried = match running.take() {
+                Some(running) => self.attempt(running, probe, edit, seen)?,
+                None => self.attempt(self.start()?, probe, edit, seen)?,
             };
-            let got = driven.attempt(probe.id).map_or(Got::Nothing, Got::Outcome);
-            let mut after = self.stage.look()?;
-            let mut effect = self.stage.effect(&before, &after, edit);
-            if effect.is_none() && seen && got == Got::Outcome(Outcome::Escaped) {
-                std::thread::sleep(ARRIVAL);
-                after = self.stage.look()?;
-                effect = self.stage.effect(&before, &after, edit);
+            if tried.got == Got::Nothing && tried.effect.is_none() {
+                // What came before may have ended it: once more, in a new one.
+                tried.driven.end()?;
+                tried = self.attempt(self.start()?, probe, edit, seen)?;
             }
+            let Attempt {
+                driven,
+                before,
+                after,
+                got,
+                effect,
+            } = tried;
             // What was changed would be in the way of the next attempt, or help it; and sandboxes prepare what they protect
             // when they start.
             if got == Got::Nothing || after != before {

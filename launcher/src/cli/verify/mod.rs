@@ -2,6 +2,7 @@
 
 mod base;
 mod catalogue;
+mod daemons;
 mod driven;
 mod explain;
 mod foreign;

@@ -4,7 +4,7 @@ use super::Tier;
 use super::driven::Driven;
 use super::judge::{Control, Got};
 use super::progress::Progress;
-use super::stage::{Stage, VARIABLES};
+use super::stage::Stage;
 use crate::names;
 use picktwo_confine::probes::{Expected, Outcome, Place, Probe};
 use std::fs::File;
@@ -65,7 +65,7 @@ pub(super) fn command(program: &std::ffi::OsStr, stage: &Stage, base: &Path) -> 
         .env(names::XDG_STATE_HOME, base.join("state"))
         .env(names::XDG_CONFIG_HOME, base.join("config"))
         .env(names::HOME, &stage.home)
-        .envs(VARIABLES.map(|(_, variable)| (variable, "/nonexistent/picktwo-verify")));
+        .envs(stage.daemons.variables.iter().map(|(name, value)| (name, value)));
     command
 }
 

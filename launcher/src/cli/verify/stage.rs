@@ -1,6 +1,7 @@
 //! The place of one series of attempts: files, servers, a process and kernel objects to aim at, and the view from outside on what
 //! happens to them.
 
+use super::daemons::{Daemons, near};
 use super::tree;
 use picktwo_confine::probes::Setting;
 use picktwo_confine::process::{self, Child};
@@ -12,14 +13,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-
-/// Variables that a session must not pass on, each with the name under which attempts find it.
-pub(super) const VARIABLES: [(&str, &str); 4] = [
-    ("variable-secret", "AWS_SECRET_ACCESS_KEY"),
-    ("variable-agent", "SSH_AUTH_SOCK"),
-    ("variable-bus", "DBUS_SESSION_BUS_ADDRESS"),
-    ("variable-editor", "VSCODE_IPC_HOOK_CLI"),
-];
 
 /// How the directories of a place lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +36,10 @@ pub(super) struct Stage {
     pub(super) shared: PathBuf,
     /// The person's home.
     pub(super) home: PathBuf,
+    /// Stand-ins for the daemons of a host.
+    pub(super) daemons: Daemons,
     hidden: PathBuf,
+    runtime: PathBuf,
     victim: Child,
     /// Signals that the victim is known to have got: they stay pending.
     signals: Cell<u64>,
@@ -71,8 +67,8 @@ impl Stage {
             Layout::Apart => base,
             Layout::InHome => &home,
         };
-        let [work, shared, hidden] = ["work", "shared", "hidden"].map(|name| parent.join(name));
-        for dir in [&home, &work, &shared, &hidden] {
+        let [work, shared, hidden, runtime] = ["work", "shared", "hidden", "run"].map(|name| parent.join(name));
+        for dir in [&home, &work, &shared, &hidden, &runtime] {
             std::fs::create_dir_all(dir)?;
         }
         tree::furnish(&tree::Places {
@@ -82,9 +78,8 @@ impl Stage {
             home: &home,
         })?;
 
+        let daemons = Daemons::new(&runtime, &work, &hidden.join("secret"))?;
         let mut locals = Vec::new();
-        // Through directories' descriptors: an address holds 108 bytes, and a temporary directory may be named longer.
-        let near = |dir: &File, name: &str| format!("/proc/self/fd/{}/{name}", dir.as_raw_fd());
         for dir in [&work, &shared, &hidden] {
             locals.push(UnixListener::bind(near(&File::open(dir)?, "daemon.sock"))?);
         }
@@ -156,7 +151,7 @@ impl Stage {
             ("fd-socket", ours.as_raw_fd().to_string()),
         ];
         values.extend(lan.map(|address| ("lan", address.to_string())));
-        values.extend(VARIABLES.map(|(name, variable)| (name, variable.to_owned())));
+        values.extend(daemons.values.iter().cloned());
         values.extend(objects.iter().map(|(name, value)| (name.as_str(), value.clone())));
         for (name, value) in values {
             if !setting.set(name, &value) {
@@ -169,6 +164,8 @@ impl Stage {
             shared,
             home,
             hidden,
+            runtime,
+            daemons,
             victim,
             signals: Cell::new(0),
             listeners,
@@ -182,7 +179,7 @@ impl Stage {
 
     /// Puts the files back as they were.
     pub(super) fn restore(&self) -> std::io::Result<()> {
-        tree::clear(&[&self.work, &self.shared, &self.hidden, &self.home])?;
+        tree::clear(&[&self.work, &self.shared, &self.hidden, &self.home], &self.runtime)?;
         tree::furnish(&tree::Places {
             work: &self.work,
             shared: &self.shared,
@@ -222,7 +219,7 @@ impl Stage {
     }
 
     fn arrived(&self) -> Option<String> {
-        let mut what = None;
+        let mut what = self.daemons.arrived();
         for listener in &self.listeners {
             while listener.accept().is_ok() {
                 what = Some("a connection arrived".to_owned());

@@ -95,12 +95,13 @@ pub(super) fn furnish(places: &Places<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes everything but sockets, which stay bound, and the directories of the list themselves.
-pub(super) fn clear(dirs: &[&Path]) -> std::io::Result<()> {
+/// Removes everything but sockets, which stay bound, the directories of the list themselves, and one that is left as it is.
+pub(super) fn clear(dirs: &[&Path], left: &Path) -> std::io::Result<()> {
     for dir in dirs {
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
-            if dirs.contains(&entry.path().as_path()) {
+            let path = entry.path();
+            if path == left || dirs.contains(&path.as_path()) {
                 continue;
             }
             let kind = entry.file_type()?;
