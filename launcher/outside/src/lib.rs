@@ -7,6 +7,7 @@
 mod connections;
 pub mod gateway;
 mod image;
+mod judged;
 mod local;
 mod lock;
 pub mod model;

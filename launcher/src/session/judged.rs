@@ -2,10 +2,14 @@
 
 use super::model::Model;
 use super::web::{self, Web};
-use picktwo_confine::process;
+use picktwo_confine::channel::{self, Channel};
+use picktwo_confine::process::{self, Child, Exit};
+use picktwo_confine::role::Role;
+use picktwo_outside::model::FromModel;
 use picktwo_wire::gateway::{FromGateway, GatewayStart, ModelStart, Protocol, Upstream, UpstreamAddress};
-use picktwo_wire::retrieval::{FromRetriever, FromWeb, Job, Limits, ToRetriever, WebStart};
-use std::os::fd::AsFd;
+use picktwo_wire::judged::{self, Try};
+use picktwo_wire::retrieval::{FromRetriever, FromWeb, Job, Limits, ToRetriever, ToWeb, WebStart};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +86,84 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
             said.signal = (code > 128).then_some(code - 128);
             break;
         }
+    }
+    Ok(said)
+}
+
+/// Starts the supervisor of the web side, alone, and has it try a list.
+///
+/// # Errors
+/// What kept it from starting, as a sentence.
+pub(crate) fn outside_web(probes: &[String]) -> Result<Said, String> {
+    let exe = process::own_executable().map_err(|e| e.to_string())?;
+    let (child, channel) = process::spawn_role(Role::OutsideWeb, exe.as_fd()).map_err(|e| e.to_string())?;
+    let start = WebStart {
+        nameservers: Vec::new(),
+        private: Vec::new(),
+        ports: vec![80, 443],
+        parallel: 1,
+    };
+    send(&channel, &start, &[])?;
+    match receive(&channel)? {
+        Some(FromWeb::Ready) => {}
+        other => return Err(format!("the web side did not start: {other:?}")),
+    }
+    let asked = Try {
+        probes: probes.to_vec(),
+    };
+    send(&channel, &ToWeb::Try(asked), &[])?;
+    reports(&channel, &child)
+}
+
+/// Starts the supervisor of the model side, with a gateway that nobody speaks to, and has it try a list.
+///
+/// # Errors
+/// What kept it from starting, as a sentence.
+pub(crate) fn outside_model(probes: &[String]) -> Result<Said, String> {
+    let exe = process::own_executable().map_err(|e| e.to_string())?;
+    let (child, channel) = process::spawn_role(Role::OutsideModel, exe.as_fd()).map_err(|e| e.to_string())?;
+    let (_gateway, theirs) = channel::pair().map_err(|e| e.to_string())?;
+    let start = ModelStart {
+        upstreams: vec![UpstreamAddress {
+            host: "127.0.0.1".to_owned(),
+            port: 9,
+        }],
+        nameservers: Vec::new(),
+    };
+    send(&channel, &start, &[theirs.as_fd()])?;
+    match receive(&channel)? {
+        Some(FromModel::Ready) => {}
+        other => return Err(format!("the model side did not start: {other:?}")),
+    }
+    let asked = Try {
+        probes: probes.to_vec(),
+    };
+    send(&channel, &asked, &[])?;
+    reports(&channel, &child)
+}
+
+fn send(channel: &Channel, message: &impl serde::Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), String> {
+    let bytes = picktwo_wire::encode(message).map_err(|e| e.to_string())?;
+    channel.send(&bytes, fds).map_err(|e| e.to_string())
+}
+
+/// The next message; none: the other side has ended.
+fn receive<T: serde::de::DeserializeOwned>(channel: &Channel) -> Result<Option<T>, String> {
+    let mut bytes = Vec::new();
+    match channel.recv(&mut bytes).map_err(|e| e.to_string())? {
+        Some(_) => picktwo_wire::decode(&bytes).map(Some).map_err(|e| e.to_string()),
+        None => Ok(None),
+    }
+}
+
+/// What a supervisor reports until its end, and its end.
+fn reports(channel: &Channel, child: &Child) -> Result<Said, String> {
+    let mut said = Said::default();
+    while let Some(judged::Report { id, outcome, errno }) = receive(channel)? {
+        said.reports.push(Report { id, outcome, errno });
+    }
+    if let Exit::Signal(signal) = child.wait().map_err(|e| e.to_string())? {
+        said.signal = Some(signal);
     }
     Ok(said)
 }

@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod control;
 pub mod gateway;
+pub mod judged;
 pub mod retrieval;
 pub mod tools;
 

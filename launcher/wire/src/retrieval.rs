@@ -52,6 +52,8 @@ pub enum ToWeb {
         /// Number of the retrieval.
         id: u64,
     },
+    /// Try these escapes, report each as [`crate::judged::Report`], and end (only `picktwo verify` says this).
+    Try(crate::judged::Try),
 }
 
 /// Outside, web side → launcher.

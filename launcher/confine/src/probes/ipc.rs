@@ -1,7 +1,7 @@
 //! Kernel objects that are shared without files: keys, queues, shared memory.
 
 use super::calls::{attack, c, num, on, reach, sys};
-use super::{Probe, probe};
+use super::{Place, Probe, probe};
 use crate::attempt::Arg;
 use nix::errno::Errno;
 use nix::errno::Errno::{EACCES, ENOENT, EPERM};
@@ -45,7 +45,8 @@ pub(super) static PROBES: &[Probe] = &[
         attack(num(libc::SYS_keyctl, &[0, -3, 0]))
     })
     .agent(&[EPERM])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("ipc.key-request", "C20", "searches for a key by its name", |_| {
         let (kind, name) = (c("user"), c("picktwo-verify"));
         attack(sys(

@@ -83,7 +83,8 @@ pub(super) static PROBES: &[Probe] = &[
     probe("kernel.filter", "G15", "installs a filter of its own", |_| {
         reach(num(libc::SYS_seccomp, &[1, 0, 0]), &[EFAULT])
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("kernel.personality", "G09", "turns address randomisation off", |_| {
         attack(num(libc::SYS_personality, &[0x0004_0000]))
     })
@@ -120,7 +121,8 @@ pub(super) static PROBES: &[Probe] = &[
     probe("kernel.capability-call", "G05", "sets capabilities", |_| {
         reach(num(libc::SYS_capset, &[0, 0]), &[EFAULT, EINVAL])
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe(
         "kernel.ambient",
         "G05",
@@ -260,7 +262,8 @@ pub(super) static PROBES: &[Probe] = &[
     probe("kernel.landlock", "G16", "makes rules of its own", |_| {
         reach(num(libc::SYS_landlock_create_ruleset, &[0, 0, 1]), &[])
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("kernel.directory", "C28", "asks where it is", |_| {
         let mut buffer = [0u8; 256];
         attack(sys(libc::SYS_getcwd, [Arg::Out(&mut buffer), Arg::Int(256)]))
@@ -275,5 +278,7 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ENOSYS])
     .at(Place::Retriever, Expected::Killed(libc::SIGSYS))
-    .at(Place::Gateway, Expected::Ended),
+    .at(Place::Gateway, Expected::Ended)
+    .at(Place::OutsideWeb, Expected::Killed(libc::SIGSYS))
+    .at(Place::OutsideModel, Expected::Killed(libc::SIGSYS)),
 ];

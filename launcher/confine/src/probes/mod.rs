@@ -38,11 +38,22 @@ pub enum Place {
     Retriever,
     /// The agent's gateway.
     Gateway,
+    /// The network supervisor of the web side.
+    OutsideWeb,
+    /// The network supervisor of the model side.
+    OutsideModel,
 }
 
 impl Place {
     /// All of them.
-    pub const ALL: [Place; 4] = [Place::ReadOnly, Place::Edit, Place::Retriever, Place::Gateway];
+    pub const ALL: [Place; 6] = [
+        Place::ReadOnly,
+        Place::Edit,
+        Place::Retriever,
+        Place::Gateway,
+        Place::OutsideWeb,
+        Place::OutsideModel,
+    ];
 
     /// The role's name.
     pub fn role(self) -> &'static str {
@@ -50,6 +61,8 @@ impl Place {
             Place::ReadOnly | Place::Edit => "agent",
             Place::Retriever => "retriever",
             Place::Gateway => "gateway",
+            Place::OutsideWeb => "outside-web",
+            Place::OutsideModel => "outside-model",
         }
     }
 
@@ -58,7 +71,7 @@ impl Place {
         match self {
             Place::ReadOnly => Some("read-only"),
             Place::Edit => Some("edit"),
-            Place::Retriever | Place::Gateway => None,
+            Place::Retriever | Place::Gateway | Place::OutsideWeb | Place::OutsideModel => None,
         }
     }
 }
@@ -114,7 +127,7 @@ pub struct Probe {
     pub what: &'static str,
     /// Where its control is made.
     pub control: Control,
-    expected: [Option<Expected>; 4],
+    expected: [Option<Expected>; 6],
     attempt: fn(&Setting) -> Tried,
 }
 
@@ -124,7 +137,7 @@ const fn probe(id: &'static str, threats: &'static str, what: &'static str, atte
         threats,
         what,
         control: Control::Plain,
-        expected: [None; 4],
+        expected: [None; 6],
         attempt,
     }
 }
@@ -186,9 +199,20 @@ impl Probe {
         self.at(Place::Gateway, Expected::Errno(errnos))
     }
 
-    /// Retriever and gateway, whose lists answer alike.
+    /// Retriever, gateway and both supervisors, whose lists answer alike.
     const fn network(self, errnos: &'static [Errno]) -> Probe {
-        self.retriever(errnos).gateway(errnos)
+        self.retriever(errnos).gateway(errnos).outside(errnos)
+    }
+
+    const fn outside(self, errnos: &'static [Errno]) -> Probe {
+        self.at(Place::OutsideWeb, Expected::Errno(errnos))
+            .at(Place::OutsideModel, Expected::Errno(errnos))
+    }
+
+    /// What a supervisor needs for its work.
+    const fn but_for(mut self, place: Place) -> Probe {
+        self.expected[place as usize] = None;
+        self
     }
 
     const fn unseen(self) -> Probe {

@@ -81,7 +81,8 @@ pub(super) static PROBES: &[Probe] = &[
         |_| reach(sys(libc::SYS_clone3, [Arg::In(&[0u8; 64]), Arg::Int(0)]), &[EINVAL]),
     )
     .agent(&[ENOSYS])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .outside(&[ENOSYS]),
     probe(
         "namespace.join-init",
         "E16",

@@ -129,37 +129,43 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe("net.tcp-loopback-other", "E01", "connects to it by 127.0.0.2", |s| {
         tcp(s, Ipv4Addr::new(127, 0, 0, 2))
     })
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe("net.tcp-any", "E01", "connects to it by 0.0.0.0", |s| {
         tcp(s, Ipv4Addr::UNSPECIFIED)
     })
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe("net.tcp6-loopback", "E01", "connects to a server on ::1", |s| {
         tcp6(s, Ipv6Addr::LOCALHOST, "tcp6")
     })
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe("net.tcp6-mapped", "E01", "connects by ::ffff:127.0.0.1", |s| {
         tcp6(s, MAPPED, "tcp")
     })
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe("net.tcp6-any", "E01", "connects by ::", |s| {
         tcp6(s, Ipv6Addr::UNSPECIFIED, "tcp6")
     })
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe(
         "net.tcp-lan",
         "E01 E19 E22",
@@ -168,7 +174,8 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[ENETUNREACH])
     .retriever(&[ENETUNREACH])
-    .gateway(&[EACCES]),
+    .gateway(&[EACCES])
+    .outside(&[EACCES]),
     probe(
         "net.tcp-nonblocking",
         "E01",

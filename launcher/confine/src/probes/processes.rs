@@ -1,7 +1,7 @@
 //! Reaching into, signalling or slowing down other processes: of the host, of picktwo, of the person's terminal.
 
 use super::calls::{Called, attack, c, num, on, prepared, reach, sys};
-use super::{Probe, Setting, Stop, Tried, probe};
+use super::{Expected, Place, Probe, Setting, Stop, Tried, probe};
 use crate::attempt::Arg;
 use nix::errno::Errno;
 use nix::errno::Errno::{EACCES, EBADF, EINVAL, EPERM, ESRCH};
@@ -133,7 +133,8 @@ pub(super) static PROBES: &[Probe] = &[
         attack(num(libc::SYS_kill, &[victim(s)?, 0]))
     })
     .agent(&[ESRCH])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .outside(&[EPERM]),
     probe(
         "process.signal-init",
         "F02",
@@ -228,7 +229,9 @@ pub(super) static PROBES: &[Probe] = &[
         |s| attack(pidfd(victim(s)?)),
     )
     .agent(&[ESRCH])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb)
+    .but_for(Place::OutsideModel),
     probe(
         "process.steal-descriptor",
         "E15",
@@ -267,7 +270,8 @@ pub(super) static PROBES: &[Probe] = &[
         |s| memory(libc::SYS_process_vm_readv, victim(s)?),
     )
     .agent(&[EPERM])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .at(Place::OutsideWeb, Expected::Errno(&[EPERM])),
     probe(
         "process.memory-write",
         "F01",
@@ -507,7 +511,8 @@ pub(super) static PROBES: &[Probe] = &[
             other => attack(other),
         }
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe(
         "process.execute",
         "F13",
@@ -527,5 +532,6 @@ pub(super) static PROBES: &[Probe] = &[
             &[Errno::ENOENT, Errno::EFAULT],
         )
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
 ];

@@ -1,7 +1,10 @@
 //! Reading what the session must not see.
+//!
+//! The supervisor of the web side starts roles by executing this program, whose loader asks for metadata by path: what it learns
+//! of names, sizes and links that way is among the residual risks of docs/THREATS.md.
 
 use super::calls::{CWD, at, attack, num, on, open, open_at, prepared, reach, sys};
-use super::{Probe, Setting, Tried, probe};
+use super::{Place, Probe, Setting, Tried, probe};
 use crate::attempt::Arg;
 use libc::{O_DIRECTORY, O_PATH, O_RDONLY};
 use nix::errno::Errno;
@@ -71,12 +74,14 @@ pub(super) static PROBES: &[Probe] = &[
         |s| attack(open(&secret(s)?, O_PATH)),
     )
     .agent(&[ENOENT])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("read.stat", "C28", "asks for its size and times", |s| {
         attack(with_buffer(libc::SYS_stat, &secret(s)?))
     })
     .agent(&[ENOENT])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("read.newfstatat", "C28", "asks by newfstatat", |s| {
         let mut buffer = [0u8; 256];
         let path = super::calls::c(&secret(s)?);
@@ -86,7 +91,8 @@ pub(super) static PROBES: &[Probe] = &[
         ))
     })
     .agent(&[ENOENT])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("read.statx", "C28", "asks by statx", |s| {
         let mut buffer = [0u8; 256];
         let path = super::calls::c(&secret(s)?);
@@ -102,17 +108,20 @@ pub(super) static PROBES: &[Probe] = &[
         ))
     })
     .agent(&[ENOENT])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("read.access", "C28", "asks whether it is there", |s| {
         attack(on(libc::SYS_access, &secret(s)?, &[0]))
     })
     .agent(&[ENOENT])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("read.readlink", "C28", "reads where a link outside leads", |s| {
         attack(with_buffer(libc::SYS_readlink, &s.hidden("link")?))
     })
     .agent(&[ENOENT])
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("read.getxattr", "C28", "reads an extended attribute", |s| {
         let (path, name) = (super::calls::c(&secret(s)?), super::calls::c("user.none"));
         let mut buffer = [0u8; 8];

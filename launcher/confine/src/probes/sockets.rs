@@ -1,7 +1,7 @@
 //! Asking somebody outside by a local socket, and inherited sockets.
 
 use super::calls::{attack, num, on, open, prepared, sys, two};
-use super::{Probe, Stop, Tried, probe};
+use super::{Place, Probe, Stop, Tried, probe};
 use crate::attempt::Arg;
 use libc::{AF_UNIX, O_PATH, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
 use nix::errno::Errno;
@@ -212,7 +212,8 @@ pub(super) static PROBES: &[Probe] = &[
         "makes a pair of sequenced sockets",
         |_| attack(pair(SOCK_SEQPACKET)),
     )
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::OutsideWeb),
     probe("socket.bind-workspace", "D12", "binds a socket in the workspace", |s| {
         let fd = prepared("a socket", socket(SOCK_STREAM))?;
         let address = near_address(&s.work("new.sock")?)?;

@@ -4,6 +4,7 @@
 mod attempt;
 mod upstream;
 
+use crate::judged::{self, Broken};
 use crate::lock;
 use crate::resolver::{Client, ClientError, DNS_PORT, Starting, until};
 use attempt::Attempt;
@@ -97,6 +98,15 @@ macro_rules! from {
 }
 from!(MessageError => Message, BadUpstream => Upstream, picktwo_confine::Error => Confine, ClientError => Resolver);
 
+impl From<Broken> for End {
+    fn from(e: Broken) -> Self {
+        match e {
+            Broken::Message(e) => Self::Message(e),
+            Broken::Channel(e) => Self::Confine(e),
+        }
+    }
+}
+
 /// The model side: takes its start message from the channel at descriptor 3 (to the launcher), starts its resolver and the gateway, locks itself,
 /// answers [`FromModel`], and connects on the gateway's request until the channel is closed.
 #[must_use]
@@ -181,9 +191,15 @@ impl Model<'_> {
     fn serve(&mut self) -> Result<(), End> {
         loop {
             let ready = self.wait()?;
-            if ready.launcher && self.launcher.try_recv(&mut Vec::new()).is_ok() {
-                // The launcher has nothing to say after the start: it closed the channel, or is not to be understood.
-                return Err(End::Closed);
+            if ready.launcher {
+                let mut bytes = Vec::new();
+                if let Ok(fds) = self.launcher.try_recv(&mut bytes) {
+                    // The launcher has nothing else to say after the start: it closed the channel, or is not to be understood.
+                    if let (Some(_), Ok(asked)) = (fds, decode(&bytes)) {
+                        judged::run(&asked, self.launcher)?;
+                    }
+                    return Err(End::Closed);
+                }
             }
             if ready.gateway_process
                 && let Some(exit) = self.child.try_wait()?

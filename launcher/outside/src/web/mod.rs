@@ -6,6 +6,7 @@ mod retrieval;
 use crate::connections;
 use crate::connections::rules::Rules;
 use crate::image::image_files;
+use crate::judged::{self, Broken};
 use crate::local::{Neighbourhood, OpenError};
 use crate::lock::{self, Image};
 use crate::resolver::{Client, ClientError, DNS_PORT, until};
@@ -77,6 +78,15 @@ macro_rules! from {
 }
 from!(MessageError => Message, picktwo_confine::Error => Confine, ClientError => Resolver, OpenError => Tables,
     connections::rules::BadException => Exception);
+
+impl From<Broken> for End {
+    fn from(e: Broken) -> Self {
+        match e {
+            Broken::Message(e) => Self::Message(e),
+            Broken::Channel(e) => Self::Confine(e),
+        }
+    }
+}
 
 /// The web side: takes its start message from the channel at descriptor 3 (to the launcher), starts its resolver, locks itself, and serves until
 /// the channel is closed.
@@ -240,6 +250,10 @@ impl Web<'_> {
                     self.queue.remove(at);
                     tell(self.launcher, &FromWeb::Ended { id, code: STOPPED })?;
                 }
+            }
+            ToWeb::Try(asked) => {
+                judged::run(&asked, self.launcher)?;
+                return Err(End::Closed);
             }
         }
         Ok(())

@@ -80,6 +80,12 @@ enum Role {
     Agent,
     Retriever,
     Gateway,
+    /// Both network supervisors
+    Outside,
+    /// The network supervisor of the web side
+    OutsideWeb,
+    /// The network supervisor of the model side
+    OutsideModel,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -130,6 +136,9 @@ impl Role {
             Some(Role::Agent) => place.mode().is_some(),
             Some(Role::Retriever) => *place == Place::Retriever,
             Some(Role::Gateway) => *place == Place::Gateway,
+            Some(Role::Outside) => matches!(place, Place::OutsideWeb | Place::OutsideModel),
+            Some(Role::OutsideWeb) => *place == Place::OutsideWeb,
+            Some(Role::OutsideModel) => *place == Place::OutsideModel,
         };
         let of_mode = |place: &Place| mode.is_none_or(|mode| *place == mode.place());
         Place::ALL

@@ -88,6 +88,12 @@ fn attempts(
         Place::Gateway => network(&build(base, "gateway", objects)?, probes, &|lists| {
             lists.iter().map(|list| judged::gateway(list)).collect()
         }),
+        Place::OutsideWeb => network(&build(base, "outside-web", objects)?, probes, &|lists| {
+            lists.iter().map(|list| judged::outside_web(list)).collect()
+        }),
+        Place::OutsideModel => network(&build(base, "outside-model", objects)?, probes, &|lists| {
+            lists.iter().map(|list| judged::outside_model(list)).collect()
+        }),
     }
 }
 
@@ -100,9 +106,9 @@ const SIGN_OF_LIFE: &str = "read.passwd";
 /// Roles that cannot fork try everything in one process, and what ends it in another one.
 fn network(stage: &Stage, probes: &[&'static Probe], start: &Start<'_>) -> Result<Vec<(Got, Option<String>)>, String> {
     let ends = |probe: &Probe| {
-        [Place::Retriever, Place::Gateway]
+        Place::ALL
             .iter()
-            .any(|&p| matches!(probe.expected(p), Some(Expected::Killed(_) | Expected::Ended)))
+            .any(|&place| matches!(probe.expected(place), Some(Expected::Killed(_) | Expected::Ended)))
     };
     let list = |ending: bool| {
         let names = probes
