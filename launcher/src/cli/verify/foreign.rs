@@ -7,6 +7,7 @@ use super::objects::Objects;
 use super::progress::Progress;
 use super::session::{self, DriveError};
 use super::stage::{Layout, Snapshot, Stage};
+use crate::cli::output;
 use crate::names;
 use picktwo_confine::probes::{self, Outcome, Place, Probe};
 use std::ffi::{OsStr, OsString};
@@ -19,6 +20,9 @@ use std::time::Duration;
 const START: Duration = Duration::from_secs(60);
 /// Time for what has been sent to arrive.
 const ARRIVAL: Duration = Duration::from_millis(30);
+/// How many lines of what a sandbox said before it ended are repeated, and how many characters.
+const LAST_LINES: usize = 3;
+const MOST_SAID: usize = 400;
 /// This program's name in a judged workspace.
 const PROGRAM: &str = "picktwo-probe";
 /// The attempt that tells whether a workspace is writable.
@@ -145,6 +149,14 @@ pub(super) fn judge(
     })
 }
 
+/// The end of what a command wrote, as one harmless line.
+fn last_words(log: &[u8]) -> String {
+    let log = String::from_utf8_lossy(log);
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last: Vec<&str> = lines[lines.len().saturating_sub(LAST_LINES)..].to_vec();
+    output::plain(&last.join(" / ")).chars().take(MOST_SAID).collect()
+}
+
 /// An argument of the command, with this place's directories.
 fn filled(part: &OsStr, stage: &Stage) -> OsString {
     let mut bytes = part.as_bytes().to_vec();
@@ -203,18 +215,11 @@ impl Room<'_> {
         let mut driven = Driven::spawn(command).map_err(|e| ForeignError::Command(shown.clone(), e))?;
         if !driven.ready(START) {
             let code = driven.end()?.code();
-            let said = std::fs::read(&log).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said);
             return Err(ForeignError::Ended {
                 command: shown,
                 program,
                 code,
-                said: said
-                    .lines()
-                    .rfind(|line| !line.trim().is_empty())
-                    .unwrap_or("")
-                    .trim()
-                    .to_owned(),
+                said: last_words(&std::fs::read(&log).unwrap_or_default()),
             });
         }
         driven.aim(&stage.setting)?;
