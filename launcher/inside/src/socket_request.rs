@@ -40,6 +40,9 @@ pub enum SocketRequest {
         /// The raw `sockaddr`, at most [`ADDRESS_MAX`] bytes.
         address: Vec<u8>,
     },
+    /// The session is over: kills every other process of its pid namespace, answers once none is left, and ends by itself. The one
+    /// request that may take a moment.
+    End,
 }
 
 /// The reply to one request.

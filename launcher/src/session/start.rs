@@ -253,7 +253,7 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
         None => None,
     };
     // They end with this process; nobody is left to call by then.
-    let _supervisors = supervise::serve(Arc::new(listener), grants, Some(sockets), SUPERVISORS)
+    let _supervisors = supervise::serve(Arc::new(listener), grants, Some(Arc::clone(&sockets)), SUPERVISORS)
         .map_err(|e| StartError::File("start a thread for", "granted calls".into(), e))?;
     status.tell(
         &serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": "full",
@@ -272,14 +272,16 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
         .wait(nix::unistd::Pid::from_raw(child.pid()))
         .map_err(StartError::Wait)?;
 
-    // What the command left running ends with its first process; meanwhile the rest is put away.
-    let _ = space.child.signal(Signal::SIGKILL);
+    // What the command left running ends now.
     let _ = web_child.signal(Signal::SIGKILL);
+    if !sockets.end_session(LAST_ANSWER) {
+        let _ = space.child.kill_and_wait();
+    }
     drop(model);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
     std::mem::forget(unfinished);
     busy.wait(LAST_ANSWER);
-    let _ = space.child.wait();
+    let _ = web_child.wait();
     refusals.flush();
     record
         .append(&Event::End { code: end.shell_code() })

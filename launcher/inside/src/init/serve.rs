@@ -83,8 +83,9 @@ fn serve(channel: &Channel) -> u8 {
             Ok(None) => return 0,
             Err(_) => return 1,
         };
-        let result = match picktwo_wire::decode(&message) {
-            Ok(request) => perform(&request, fds),
+        let request = picktwo_wire::decode(&message);
+        let result = match &request {
+            Ok(request) => perform(request, fds),
             Err(_) => Err(Errno::EBADMSG),
         };
         let reply = SocketReply {
@@ -94,7 +95,7 @@ fn serve(channel: &Channel) -> u8 {
             return 1;
         };
         let made: Vec<_> = result.iter().flatten().map(AsFd::as_fd).collect();
-        if channel.send(&bytes, &made).is_err() {
+        if channel.send(&bytes, &made).is_err() || matches!(request, Ok(SocketRequest::End)) {
             return 0;
         }
     }
@@ -137,6 +138,25 @@ fn perform(request: &SocketRequest, mut fds: Vec<OwnedFd>) -> Result<Option<Owne
                 return Err(Errno::EACCES);
             }
             sys::bind(fd.as_fd(), address).map(|()| None)
+        }
+        SocketRequest::End => end_all().map(|()| None),
+    }
+}
+
+/// Kills every process of this pid namespace but this one, and waits until none is left. One that forks meanwhile does not escape:
+/// a fork does not finish in a process that has such a signal pending (`copy_process`).
+fn end_all() -> Result<(), Errno> {
+    let everybody = nix::unistd::Pid::from_raw(-1);
+    match nix::sys::signal::kill(everybody, Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(errno) => return Err(errno),
+    }
+    loop {
+        // With SIGCHLD ignored this waits for the last child, and says that there is none.
+        match nix::sys::wait::waitpid(everybody, None) {
+            Err(Errno::ECHILD) => return Ok(()),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
         }
     }
 }

@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use table::{Entry, Table};
 
@@ -94,6 +94,33 @@ impl Sockets {
             Ok(None) => Ok(()),
             Err(errno) => listener.reply_errno(request.id, errno),
         };
+    }
+
+    /// Has the init end every process of the session. `false`: it did not answer within `limit`, which may be because it is asked
+    /// something else; then whoever started it has to kill it.
+    ///
+    /// The init ends by itself afterwards. What takes time about that, taking the session's mounts apart, nobody has to wait for.
+    pub fn end_session(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        let channel = loop {
+            match self.init.try_lock() {
+                Ok(channel) => break channel,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if start.elapsed() < limit => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
+                Err(TryLockError::WouldBlock) => return false,
+            }
+        };
+        let Ok(text) = serde_json::to_vec(&SocketRequest::End) else {
+            return false;
+        };
+        let timeout = PollTimeout::try_from(limit.saturating_sub(start.elapsed())).unwrap_or(PollTimeout::ZERO);
+        let mut message = Vec::new();
+        channel.send(&text, &[]).is_ok()
+            && poll(&mut [PollFd::new(channel.as_fd(), PollFlags::POLLIN)], timeout) == Ok(1)
+            && matches!(channel.recv(&mut message), Ok(Some(_)))
+            && serde_json::from_slice::<SocketReply>(&message).is_ok_and(|reply| reply.errno == 0)
     }
 
     fn ask(&self, request: &SocketRequest, fd: Option<BorrowedFd<'_>>) -> Result<Option<OwnedFd>, Errno> {

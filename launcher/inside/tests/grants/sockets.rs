@@ -21,6 +21,7 @@ fn init(channel: &Channel) {
             SocketRequest::Socket { domain, kind, protocol } => sys::socket(domain, kind, protocol).map(Some),
             SocketRequest::Connect { address } => sys::connect(fd(), &address).map(|()| None),
             SocketRequest::Bind { address } => sys::bind(fd(), &address).map(|()| None),
+            SocketRequest::End => return,
         };
         let reply = SocketReply {
             errno: done.as_ref().err().map_or(0, |e| *e as i32),
