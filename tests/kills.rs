@@ -12,7 +12,7 @@ use picktwo_tests::{
     processes::{self, Process},
     random::Random,
     run::{self, wait_until},
-    scene::Scene,
+    scene::{Scene, container},
     tree::Tree,
 };
 use std::{
@@ -31,10 +31,14 @@ use std::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whom to kill: by the start of the title, the launcher by its process id.
-const VICTIMS: &[&str] = &[
-    "launcher",
-    "init",
+/// Whom to kill: by the start of the title, the launcher by its process id; in the container tier the keeper and the broker instead
+/// of the init.
+fn victims() -> Vec<&'static str> {
+    let own: &[&str] = if container() { &["keeper", "broker"] } else { &["init"] };
+    [&["launcher"], own, OTHERS].concat()
+}
+
+const OTHERS: &[&str] = &[
     "outside",
     "outside-model",
     "outside-web",
@@ -69,7 +73,8 @@ fn killed_at_random_moments() {
     let mut killed = BTreeMap::<String, usize>::new();
     for n in 0..times {
         // Each role in turn, so that none is left out by chance; the moment is what is random.
-        let victim = VICTIMS[n % VICTIMS.len()];
+        let victims = victims();
+        let victim = victims[n % victims.len()];
         let mark = format!("kill-mark-{}-{n}", std::process::id());
         if one(&scene, victim, &mark, stalled.port, &mut random) {
             *killed.entry(victim.to_owned()).or_default() += 1;
@@ -84,9 +89,11 @@ fn killed_at_random_moments() {
     let next = scene.run(["run", "--", "cat", "kept/file"], LIMIT).unwrap();
     assert_eq!((next.code(), next.stdout.as_str()), (0, "text\n"), "{}", next.all());
     let _ = std::io::stderr().write_all(format!("killed: {killed:?}\n").as_bytes());
-    for role in ["launcher", "init", "gateway", "outside-web", "outside-model", "agent"] {
+    let own: &[&str] = if container() { &["keeper", "broker"] } else { &["init"] };
+    let met = [&["launcher", "gateway", "outside-web", "outside-model", "agent"], own].concat();
+    for role in met {
         assert!(
-            times < VICTIMS.len() * 2 || killed.contains_key(role),
+            times < victims().len() * 2 || killed.contains_key(role),
             "no {role} was met, only {killed:?}"
         );
     }
@@ -122,11 +129,11 @@ fn one(scene: &Scene, victim: &str, mark: &str, port: u16, random: &mut Random) 
             family.extend(processes::family(launcher).into_iter().map(|p| (p.pid, p)));
             thread::sleep(Duration::from_millis(5));
         }
-        if victim == "init" && met {
-            // Everything inside goes with the first process of its namespace.
+        if ["init", "keeper"].contains(&victim) && met {
+            // Everything inside goes with the first process of its namespace, or with the one that would end it.
             assert!(
                 wait_until(Duration::from_secs(10), || running.ended().unwrap()),
-                "a session survives its init"
+                "a session survives its {victim}"
             );
         }
         kill(Pid::from_raw(launcher), Signal::SIGKILL).ok();

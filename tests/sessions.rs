@@ -8,7 +8,7 @@ use picktwo_tests::{
     processes,
     report::not_run,
     run::{self, Finished, Running, wait_until},
-    scene::{Scene, SessionLine},
+    scene::{Scene, SessionLine, container},
     tree::Tree,
 };
 use std::{
@@ -359,7 +359,7 @@ fn a_toggle_flips_everything_within_one_call() {
     }
     let toggle = example(&scene, "toggle");
     let dir = toggle.parent().unwrap().to_owned();
-    let script = "\"$0\" a > /tmp/a & \"$0\" b > /tmp/b; wait; cat /tmp/a /tmp/b";
+    let script = "\"$0\" a > $TMPDIR/a & \"$0\" b > $TMPDIR/b; wait; cat $TMPDIR/a $TMPDIR/b";
     let live = Live::start(
         &scene,
         &["--ro", dir.to_str().unwrap()],
@@ -495,6 +495,10 @@ fn the_mode_is_not_changed_from_inside() {
     // From outside it does, which shows that the session was there to be asked.
     assert_eq!(live.mode(&scene, &["edit"]).code(), 0);
     assert_eq!(scene.session(LIMIT).unwrap().mode, "edit");
+    if container() {
+        // The path is the host's: what refuses it is tried from inside by the container tier's own tests.
+        return;
+    }
     // Another way in: from a command that a session runs in its own namespaces, through a path of the host.
     let socket = scene.state().join("sessions").join(&live.line.id).join("control.sock");
     assert!(socket.exists(), "the control socket lies elsewhere");

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A role must be confined before anything else runs: no argument parser, runtime or logger comes first.
     if let Some(role) = roles::of_this_process() {
+        picktwo_confine::process::begun_alone();
         return roles::run(role);
     }
     cli::main()

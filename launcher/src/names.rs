@@ -13,6 +13,10 @@ pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 pub(crate) const HOME: &str = "HOME";
 /// Where commands are looked up.
 pub(crate) const PATH: &str = "PATH";
+/// Where programs put what they need for a moment.
+pub(crate) const TMPDIR: &str = "TMPDIR";
+/// The session's id, inside.
+pub(crate) const PICKTWO_SESSION: &str = "PICKTWO_SESSION";
 /// The terminal's kind.
 pub(crate) const TERM: &str = "TERM";
 /// Any value: no colour (no-color.org).

@@ -11,12 +11,15 @@ pub(crate) fn of_this_process() -> Option<Role> {
 /// Runs a role to its end.
 pub(crate) fn run(role: Role) -> ExitCode {
     match role {
+        Role::Keeper => picktwo_inside::container::keeper::main_role(),
         Role::OutsideModel => picktwo_outside::model::main_role(),
         Role::OutsideWeb => picktwo_outside::web::main_role(),
         Role::Resolver => picktwo_outside::resolver::main_role(),
         Role::Gateway => picktwo_outside::gateway::main_role(),
         Role::Retriever => picktwo_retriever::main_role(),
         // The others are never executed under their title: they are forked, or not part of this build.
-        Role::Launcher | Role::Init | Role::Agent | Role::Command | Role::RetrieverGateway => ExitCode::from(125),
+        Role::Launcher | Role::Init | Role::Broker | Role::Agent | Role::Command | Role::RetrieverGateway => {
+            ExitCode::from(125)
+        }
     }
 }

@@ -88,6 +88,14 @@ const PAIRS: &[(&str, &str)] = &[
     ("ok-1/plain", "plain.file"),
 ];
 
+/// A path below /tmp, where the session's own temporary directory is.
+pub(crate) fn temporary(path: &str) -> String {
+    match (path.strip_prefix("/tmp/"), env::var("TMPDIR")) {
+        (Some(rest), Ok(dir)) => format!("{dir}/{rest}"),
+        _ => path.to_owned(),
+    }
+}
+
 /// Paths through links and directories that other threads exchange.
 const THROUGH: &[&str] = &[
     "swap/config",
@@ -128,7 +136,7 @@ impl Attack {
             stop: Arc::default(),
             swapped: Arc::default(),
             flipping,
-            steady: THROUGH.iter().map(|p| Name::new(p)).collect(),
+            steady: THROUGH.iter().map(|p| Name::new(&temporary(p))).collect(),
             step: 0,
         }
     }
@@ -146,7 +154,7 @@ impl Attack {
             })
         };
         let flipping = self.flipping.clone();
-        let place = |base: &'static str| -> Box<dyn Fn() + Send> {
+        let place = |base: &str| -> Box<dyn Fn() + Send> {
             let (swap, spare, turn) = (format!("{base}swap"), format!("{base}spare"), format!("{base}turn"));
             let cwd = env::current_dir().expect("a directory");
             Box::new(move || {
@@ -170,7 +178,8 @@ impl Attack {
                 }
             })
         };
-        let _ = fs::create_dir("/tmp/attack");
+        let attack = temporary("/tmp/attack/");
+        let _ = fs::create_dir(&attack);
         vec![
             spawn(Box::new(move || {
                 for name in &flipping {
@@ -179,7 +188,7 @@ impl Attack {
                 thread::sleep(Duration::from_micros(1));
             })),
             spawn(place("")),
-            spawn(place("/tmp/attack/")),
+            spawn(place(&attack)),
             spawn(Box::new(|| {
                 // A parent of protected names goes away and comes back.
                 let _ = fs::rename("nested", "elsewhere");

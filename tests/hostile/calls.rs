@@ -378,16 +378,20 @@ pub(crate) fn bad_arguments(counts: &mut Counts) {
 
 /// Relative to descriptors of directories, in whatever place those are at that moment.
 pub(crate) fn by_directory(random: &mut Random, counts: &mut Counts) {
-    let directory = *random.of(&[
-        ".git",
-        ".claude",
-        "nested",
-        "swap",
-        "turn",
-        "/tmp/attack/swap",
-        "ok-1",
-        ".",
-    ]);
+    static DIRECTORIES: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
+        let all = [
+            ".git",
+            ".claude",
+            "nested",
+            "swap",
+            "turn",
+            "/tmp/attack/swap",
+            "ok-1",
+            ".",
+        ];
+        all.iter().map(|path| crate::temporary(path)).collect()
+    });
+    let directory = random.of(&DIRECTORIES);
     let Ok(fd) = open(&Name::new_once(directory), libc::O_PATH | libc::O_DIRECTORY, 0) else {
         counts.note("directory", false);
         return;

@@ -88,10 +88,19 @@ pub fn family(pid: i32) -> Vec<Process> {
     }
 }
 
-/// The processes inside the session of `launcher`, its init first.
+/// The processes inside the session of `launcher`, its init first. In the container tier there is no init, and no namespace either:
+/// all that descends from the launcher, which its orphans do, too, but for what is picktwo's own.
 #[must_use]
 pub fn inside(launcher: i32) -> Vec<Process> {
     let family = family(launcher);
+    if crate::scene::container() {
+        let cmdline = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let launchers = cmdline(launcher);
+        return family
+            .into_iter()
+            .filter(|p| !p.title.starts_with("picktwo: ") && cmdline(p.pid) != launchers)
+            .collect();
+    }
     let Some(parent) = family.iter().find(|p| p.pid == launcher).cloned() else {
         return Vec::new();
     };

@@ -197,9 +197,14 @@ impl Scene {
         command
     }
 
-    /// picktwo with these arguments.
+    /// picktwo with these arguments; sessions are in this run's tier ([`container`]).
     pub fn picktwo<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.command(&self.picktwo);
+        let mut args = args.into_iter().peekable();
+        if container() && args.peek().is_some_and(|first| first.as_ref() == "run") {
+            command.args(["run", "--tier", "container"]);
+            args.next();
+        }
         command.args(args);
         command
     }
@@ -242,6 +247,18 @@ impl Scene {
             ))),
         }
     }
+}
+
+/// Whether this test program tries the container tier: one whose name begins with `container_` is the same tests in that tier, and
+/// `PICKTWO_TEST_TIER=container` asks any for it.
+#[must_use]
+pub fn container() -> bool {
+    let by_name = || {
+        let exe = std::env::current_exe().unwrap_or_default();
+        exe.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("container_"))
+    };
+    std::env::var_os("PICKTWO_TEST_TIER").map_or_else(by_name, |tier| tier == "container")
 }
 
 /// One element of `picktwo sessions --json`; members that it may gain are ignored.

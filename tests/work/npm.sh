@@ -1,6 +1,6 @@
 # npm, offline: a packed local package, a linked folder, a script in a package.
 set -e
-export npm_config_offline=true npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false npm_config_cache=/tmp/npm-cache-$$
+export npm_config_offline=true npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false npm_config_cache=${TMPDIR:-/tmp}/npm-cache-$$
 mkdir -p dep/lib linked app
 cat > dep/package.json <<'J'
 {"name":"dep","version":"1.2.3","main":"lib/index.js","bin":{"dep":"lib/bin.js"}}

@@ -1,6 +1,7 @@
 //! The system call lists: data, each call with the reason for what happens to it.
 //!
 //! - [`agent_plain`]: what nothing inside a session may do, whatever the grants say;
+//! - [`agent_container`]: the same for a session without namespaces, which shares more with the host;
 //! - [`agent_notify`]: the calls that the launcher performs on behalf of a session, or refuses;
 //! - [`for_role`]: allow lists of picktwo's own processes;
 //! - [`retriever_notify`]: the calls that the web side performs on behalf of a retriever.
@@ -11,6 +12,7 @@ mod agent;
 mod grants;
 mod groups;
 mod roles;
+mod shared;
 
 use crate::role::Role;
 use crate::seccomp::{Action, Cond, Filter, Rule, Test};
@@ -41,6 +43,12 @@ pub fn agent_plain() -> Filter {
     agent::plain()
 }
 
+/// What nothing inside a session without namespaces may do: [`agent_plain`], and what reaches kernel objects that a namespace would
+/// keep apart.
+pub fn agent_container() -> Filter {
+    shared::agent()
+}
+
 /// The granted calls of a session: stacked on [`agent_plain`], with a listener.
 pub fn agent_notify(grants: Grants) -> Filter {
     grants::agent(grants)
@@ -57,6 +65,8 @@ pub fn for_role(role: Role) -> Filter {
         Role::Agent => agent_plain(),
         Role::Launcher | Role::Command => roles::launcher(),
         Role::Init => roles::init(),
+        Role::Broker => roles::broker(),
+        Role::Keeper => roles::keeper(),
         Role::OutsideModel => roles::outside_model(),
         Role::OutsideWeb => roles::outside_web(),
         Role::Resolver => roles::resolver(),

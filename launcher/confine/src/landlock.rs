@@ -70,6 +70,8 @@ pub enum Rights {
     WriteNoExecute,
     /// Open a device or file for reading and writing, with its ioctls.
     Device,
+    /// Remove empty directories, and nothing else.
+    RemoveDirectories,
 }
 
 impl Rights {
@@ -81,6 +83,7 @@ impl Rights {
             Rights::Execute => read | AccessFs::Execute,
             Rights::Write => all,
             Rights::WriteNoExecute => all & !BitFlags::from(AccessFs::Execute),
+            Rights::RemoveDirectories => AccessFs::RemoveDir.into(),
             Rights::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev | AccessFs::Truncate,
         }
     }
@@ -126,21 +129,8 @@ impl Access {
     }
 
     /// Allows `rights` at and below `path`, which is opened now; an absent path is an error.
-    pub fn path(mut self, rights: Rights, path: &Path) -> Result<Access> {
-        let fd = File::options()
-            .read(true)
-            .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
-            .open(path)
-            .map_err(|e| Error::Open {
-                path: path.display().to_string(),
-                errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
-            })?;
-        self.paths.push(PathRule {
-            rights,
-            object: path.into(),
-            fd: fd.into(),
-        });
-        Ok(self)
+    pub fn path(self, rights: Rights, path: &Path) -> Result<Access> {
+        Ok(self.fd(rights, open_object(path)?, path))
     }
 
     /// Allows `rights` at and below an open file or directory; `object` names it in errors.
@@ -185,6 +175,22 @@ impl Access {
         self.floor = abi;
         self
     }
+}
+
+/// Opens a file or directory for [`Access::fd`].
+///
+/// # Errors
+/// It cannot be opened, not even as a path.
+pub fn open_object(path: &Path) -> Result<OwnedFd> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
+        .open(path)
+        .map(OwnedFd::from)
+        .map_err(|e| Error::Open {
+            path: path.display().to_string(),
+            errno: Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)),
+        })
 }
 
 /// What was enforced.

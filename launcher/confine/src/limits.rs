@@ -81,7 +81,8 @@ fn last_errno(_: &caps::errors::CapsError) -> Errno {
 }
 
 /// Joins a new, anonymous session keyring: the keys of the login session are no longer possessed. User namespaces do not do
-/// that. A kernel without keyrings (`ENOSYS`) has nothing to leak.
+/// that. A kernel without keyrings (`ENOSYS`) has nothing to leak; where a filter of a container refuses the call (`EPERM`), it refuses
+/// every use of a key to all that run below it.
 pub fn new_session_keyring() -> Result<()> {
     // SAFETY: a null name asks for an anonymous keyring.
     let rc = unsafe {
@@ -95,7 +96,7 @@ pub fn new_session_keyring() -> Result<()> {
         )
     };
     match Errno::result(rc) {
-        Ok(_) | Err(Errno::ENOSYS) => Ok(()),
+        Ok(_) | Err(Errno::ENOSYS | Errno::EPERM) => Ok(()),
         Err(errno) => Err(Error::SessionKeyring { errno }),
     }
 }

@@ -12,14 +12,22 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The exit code of a forked child whose closure panicked.
 pub const PANICKED: u8 = 101;
 
+/// The process that was found to have one thread last, or that began with one (fork, exec).
+static ALONE: AtomicI32 = AtomicI32::new(0);
+
 /// Fails unless this process has exactly one thread.
+///
+/// Where a filter around us refuses to tell (that of a container does) and Landlock hides /proc already, what was found before that
+/// counts: a process of picktwo's makes no thread between its first step of confinement and its last, and
+/// [`crate::selfcheck`] reads the kernel's own count at its end wherever that was open before.
 pub fn single_threaded() -> Result<()> {
     // The kernel says so itself, without any file: unsharing "the thread group" is refused with EINVAL where there are others.
-    match nix::sched::unshare(CloneFlags::CLONE_THREAD) {
+    let found = match nix::sched::unshare(CloneFlags::CLONE_THREAD) {
         Ok(()) => Ok(()),
         Err(Errno::EINVAL) => Err(Error::Threads {
             count: threads().unwrap_or(2).max(2),
@@ -28,12 +36,26 @@ pub fn single_threaded() -> Result<()> {
         Err(_) => match threads() {
             Some(1) => Ok(()),
             Some(count) => Err(Error::Threads { count }),
+            None if ALONE.load(Ordering::Relaxed) == own_number() => Ok(()),
             None => Err(Error::Open {
                 path: "/proc/self/task".into(),
                 errno: Errno::last(),
             }),
         },
+    };
+    if found.is_ok() {
+        begun_alone();
     }
+    found
+}
+
+/// States that this process has one thread, since it has just been forked or executed: to be called before it makes another.
+pub fn begun_alone() {
+    ALONE.store(own_number(), Ordering::Relaxed);
+}
+
+fn own_number() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(i32::MAX)
 }
 
 fn threads() -> Option<usize> {
@@ -208,6 +230,7 @@ pub fn exit_now(code: u8) -> ! {
 
 /// Runs a child's work and ends the child with its answer, whatever happens.
 fn run_child(work: impl FnOnce() -> u8) -> ! {
+    begun_alone();
     let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
     exit_now(code)
 }

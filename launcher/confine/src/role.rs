@@ -13,6 +13,10 @@ pub enum Role {
     Launcher,
     /// Process 1 of a session's pid namespace: reaps, and makes sockets in the session's network namespace.
     Init,
+    /// Makes the session's internet sockets and connects them to the gateway, where there is no network namespace.
+    Broker,
+    /// Ends what a session left running, where there is no pid namespace that would.
+    Keeper,
     /// The confined command and everything that it starts, subagents included.
     Agent,
     /// The network supervisor of the model side.
@@ -70,9 +74,11 @@ const fn no(what: &'static str) -> Cell {
 
 impl Role {
     /// Every role. The order is that of the table in the documentation.
-    pub const ALL: [Role; 10] = [
+    pub const ALL: [Role; 12] = [
         Role::Launcher,
         Role::Init,
+        Role::Broker,
+        Role::Keeper,
         Role::Agent,
         Role::OutsideModel,
         Role::Gateway,
@@ -88,6 +94,8 @@ impl Role {
         match self {
             Role::Launcher => "launcher",
             Role::Init => "init",
+            Role::Broker => "broker",
+            Role::Keeper => "keeper",
             Role::Agent => "agent",
             Role::OutsideModel => "outside-model",
             Role::OutsideWeb => "outside-web",
@@ -104,6 +112,8 @@ impl Role {
         match self {
             Role::Launcher => "picktwo: launcher",
             Role::Init => "picktwo: init",
+            Role::Broker => "picktwo: broker",
+            Role::Keeper => "picktwo: keeper",
             Role::Agent => "picktwo: agent",
             Role::OutsideModel => "picktwo: outside-model",
             Role::OutsideWeb => "picktwo: outside-web",
@@ -136,10 +146,22 @@ impl Role {
                 egress: no("sockets in an empty network namespace only"),
                 credentials: no("none"),
             },
+            Role::Broker => Holds {
+                files: no("Landlock allows none"),
+                raw: no("none: it never reads from what it connects"),
+                egress: no("the port of the session's own gateway only"),
+                credentials: no("none"),
+            },
+            Role::Keeper => Holds {
+                files: no("Landlock allows none"),
+                raw: no("none"),
+                egress: no("no sockets"),
+                credentials: no("none"),
+            },
             Role::Agent => Holds {
                 files: yes("reads by policy; changes only what is granted"),
                 raw: no("distilled answers only"),
-                egress: no("none: an empty network namespace"),
+                egress: no("none: an empty network namespace, or no internet socket but to the gateway"),
                 credentials: no("a phantom token at most"),
             },
             Role::OutsideModel => Holds {

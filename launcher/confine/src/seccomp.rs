@@ -197,6 +197,14 @@ impl Compiled {
         Ok(Listener::from(unsafe { OwnedFd::from_raw_fd(number as i32) }))
     }
 
+    /// As [`install_both`]: this one notifies, `plain` lies on top.
+    pub fn install_listener_below(&self, plain: &Compiled) -> Result<Listener> {
+        let listener = self.install_listener()?;
+        // Whether there is one thread was asked before: by now the question itself might be a call that waits for an answer.
+        plain.put_in_force(0)?;
+        Ok(listener)
+    }
+
     fn put_in_force(&self, flags: libc::c_ulong) -> Result<i64> {
         let header = libc::sock_fprog {
             len: self.program.len() as u16,
@@ -233,7 +241,5 @@ pub fn install_listener(filter: &Filter) -> Result<Listener> {
 /// Installs a filter that notifies and a plain one on top, and returns where the notifications arrive: in this order, so that the
 /// plain filter may refuse what installing takes.
 pub fn install_both(plain: &Filter, notifying: &Filter) -> Result<Listener> {
-    let listener = install_listener(notifying)?;
-    install(plain)?;
-    Ok(listener)
+    Compiled::new(notifying)?.install_listener_below(&Compiled::new(plain)?)
 }

@@ -99,7 +99,16 @@ pub fn fd_path(fd: BorrowedFd<'_>) -> std::ffi::CString {
 /// `fchmodat2` (Linux 6.6). Flags: `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
 pub fn fchmodat2(dir: BorrowedFd<'_>, path: &CStr, mode: u32, flags: i32) -> Result<()> {
     // SAFETY: the kernel reads a path.
-    done(unsafe { libc::syscall(libc::SYS_fchmodat2, dir.as_raw_fd(), path.as_ptr(), mode, flags) })
+    let made = done(unsafe { libc::syscall(libc::SYS_fchmodat2, dir.as_raw_fd(), path.as_ptr(), mode, flags) });
+    match made {
+        // Before Linux 6.6, and below filters that do not know it (Docker before 25): the object's name in /proc does.
+        Err(Errno::ENOSYS | Errno::EPERM) if path.is_empty() => {
+            let name = fd_path(dir);
+            // SAFETY: the kernel reads a path.
+            done(unsafe { libc::syscall(libc::SYS_chmod, name.as_ptr(), mode) })
+        }
+        other => other,
+    }
 }
 
 /// `renameat2`. Flags: `RENAME_NOREPLACE`, `RENAME_EXCHANGE`, `RENAME_WHITEOUT`.

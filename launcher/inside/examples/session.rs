@@ -162,9 +162,10 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
         open_files: limits::nofile_limits()?,
         ignored: options.ignored.clone(),
         filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),
+        rights: None,
     };
     let restricted = started.elapsed();
-    let (prepared, listener) = agent::start(&command, &session.namespaces)?.ready()?;
+    let (prepared, listener, _) = agent::start(&command, &session.namespaces)?.ready()?;
     let steps = prepared.steps.clone();
     let agent_ready = started.elapsed();
     session.locked()?;

@@ -1,6 +1,7 @@
 //! The agent's side of the wall: its view of the files, granted changes, sockets.
 
 pub mod agent;
+pub mod container;
 pub mod init;
 pub mod socket_request;
 pub mod view;

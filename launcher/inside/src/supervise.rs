@@ -250,7 +250,7 @@ impl Pool {
     fn answer(&self, request: &Request) {
         let (listener, grants) = (&self.listener, &self.grants);
         let served = catch_unwind(AssertUnwindSafe(|| match request.nr {
-            libc::SYS_socket | libc::SYS_connect | libc::SYS_bind => match &self.sockets {
+            libc::SYS_socket | libc::SYS_connect | libc::SYS_bind | libc::SYS_listen => match &self.sockets {
                 Some(sockets) => sockets.handle(grants, listener, request),
                 None => drop(listener.reply_errno(request.id, Errno::EACCES)),
             },
@@ -258,6 +258,7 @@ impl Pool {
         }));
         // A mistake here costs its caller this call, not the session.
         if served.is_err() {
+            crate::files::give_back_state();
             let _ = listener.reply_errno(request.id, Errno::EACCES);
         }
     }

@@ -45,8 +45,29 @@ pub struct Found {
     pub complete: bool,
 }
 
-/// The processes of the pid namespace whose process 1 is `init`, in the launcher's numbers. Without a namespace of its own, and
-/// for tests, see [`find`]'s argument.
+/// How the processes of a session are told from all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// By their pid namespace: the one of this process.
+    OfNamespace(i32),
+    /// By their Landlock domain: those that the kernel lets this confined launcher look into, since they are below its own domain,
+    /// but for these, which are picktwo's.
+    OfDomain(Vec<i32>),
+}
+
+impl Members {
+    /// The processes, in the launcher's numbers.
+    pub fn list(&self) -> Vec<i32> {
+        match self {
+            Members::OfNamespace(member) => session_processes(*member),
+            Members::OfDomain(others) => processes()
+                .filter(|pid| !others.contains(pid) && fs::read_link(format!("/proc/{pid}/exe")).is_ok())
+                .collect(),
+        }
+    }
+}
+
+/// The processes of the pid namespace whose process 1 is `init`, in the launcher's numbers.
 pub fn session_processes(init: i32) -> Vec<i32> {
     let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(own) = namespace(init) else { return Vec::new() };

@@ -1,32 +1,41 @@
 //! `picktwo doctor`: what this machine can enforce, and why.
 
 use super::output::{self, Paint};
-use crate::session::tier;
+use crate::session::tier::{self, Tier};
 use picktwo_confine::landlock;
 use std::process::ExitCode;
 
 /// Shows the tier that sessions run in on this machine, what holds in it, and what is missing.
 ///
-/// Exit code 0 if the full tier is available, 125 if not.
+/// Exit code 0 if sessions can run here, in whatever tier; 125 if they cannot.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print a JSON object: tier, landlock, missing, kernel
+    /// Print a JSON object: tier, landlock, missing, weaker, kernel
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    let full = tier::full();
+    let best = tier::best();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = kernel.trim();
     let abi = landlock::abi().ok();
+    let missing = match &best {
+        Ok(choice) => choice.instead_of_full.as_ref(),
+        Err(missing) => Some(missing),
+    };
+    let weaker: &[&str] = match &best {
+        Ok(choice) if choice.tier == Tier::Container => &tier::WEAKER,
+        _ => &[],
+    };
     let text = if args.json {
         let value = serde_json::json!({
-            "tier": full.as_ref().map(|_| "full").ok(),
+            "tier": best.as_ref().map(|choice| choice.tier.to_string()).ok(),
             "landlock": abi,
             "landlock_floor": landlock::FLOOR,
             "kernel": kernel,
-            "missing": full.as_ref().err().map(ToString::to_string),
+            "missing": missing.map(ToString::to_string),
+            "weaker": weaker,
         });
         format!("{value:#}\n")
     } else {
@@ -35,28 +44,29 @@ pub(crate) fn main(args: Args) -> ExitCode {
             vec!["kernel".to_owned(), kernel.to_owned()],
             vec![
                 "Landlock".to_owned(),
-                abi.map_or("none".to_owned(), |n| {
-                    format!("ABI {n} (the full tier needs {})", landlock::FLOOR)
-                }),
+                abi.map_or("none".to_owned(), |n| format!("ABI {n} (needed: {})", landlock::FLOOR)),
             ],
         ];
-        rows.push(match &full {
-            Ok(_) => vec![
-                "tier".to_owned(),
-                "full: namespaces, Landlock, seccomp with granted calls; everything holds".to_owned(),
-            ],
-            Err(e) => vec!["tier".to_owned(), format!("none: {e}")],
-        });
+        let tier = match best.as_ref().map(|choice| choice.tier) {
+            Ok(Tier::Full) => "full: namespaces, Landlock, seccomp with granted calls; everything holds".to_owned(),
+            Ok(Tier::Container) => "container: Landlock, seccomp with granted calls; no namespaces".to_owned(),
+            Err(e) => format!("none: {e}"),
+        };
+        rows.push(vec!["tier".to_owned(), tier]);
+        if let (Ok(_), Some(missing)) = (&best, missing) {
+            rows.push(vec!["why".to_owned(), missing.to_string()]);
+        }
+        rows.extend(weaker.iter().map(|line| vec!["weaker".to_owned(), (*line).to_owned()]));
         if let Some(note) = newer_rights(abi) {
             rows.push(vec!["newer".to_owned(), note]);
         }
         let table = output::table(&rows);
-        match &full {
+        match &best {
             Ok(_) => format!("{table}\n{}\n", paint.good("Sessions can run here.")),
             Err(_) => format!("{table}\n{}\n", paint.bad("Sessions cannot run here.")),
         }
     };
-    match (output::print(&text), full) {
+    match (output::print(&text), best) {
         (code, Ok(_)) => code,
         (_, Err(_)) => ExitCode::from(super::EXIT_FAILED),
     }

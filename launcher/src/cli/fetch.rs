@@ -6,7 +6,6 @@ use picktwo_agent::client::Client;
 use picktwo_agent::render;
 use picktwo_wire::tools::{Reply, Request};
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Exit code of a retrieval that policy refused: trying again is useless.
@@ -43,9 +42,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
         question: args.question,
         budget: Some(args.budget),
     };
-    let socket = Path::new(picktwo_inside::view::TOOLS_SOCKET);
+    let socket = super::tools_socket();
     let reply = if socket.exists() {
-        match Client::new(socket).ask(&request, progress) {
+        match Client::new(&socket).ask(&request, progress) {
             Ok(reply) => reply,
             Err(e) => return output::fail(&e),
         }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 pub(crate) struct Args {}
 
 pub(crate) fn main(_args: Args) -> ExitCode {
-    let client = Client::new(picktwo_inside::view::TOOLS_SOCKET);
+    let client = Client::new(super::tools_socket());
     match mcp::serve(std::io::stdin().lock(), std::io::stdout(), &client) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => output::fail(&format!("cannot read the agent's requests: {e}")),

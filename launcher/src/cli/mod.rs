@@ -12,7 +12,9 @@ mod scratch;
 mod sessions;
 mod verify;
 
+use crate::names;
 use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit code of picktwo's own failures, as `env`, `timeout` and `nohup` use it.
@@ -76,6 +78,19 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// The socket of the session that this process is in, if it is in one: at its place in a view, or, where there is none, in the
+/// directory of the session that the environment names.
+fn tools_socket() -> PathBuf {
+    let in_view = Path::new(picktwo_inside::view::TOOLS_SOCKET);
+    let named = names::variable(names::PICKTWO_SESSION).and_then(|id| id.into_string().ok());
+    match named {
+        Some(id) if !in_view.exists() && id.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            picktwo_inside::container::Place::tools_socket_of(&id)
+        }
+        _ => in_view.to_path_buf(),
+    }
+}
+
 /// Commands of the person's have nothing to see inside a session, and nothing to change: better said than shown by what fails.
 fn inside_a_session(command: &Command) -> Option<String> {
     let of_the_agent = match command {
@@ -84,8 +99,7 @@ fn inside_a_session(command: &Command) -> Option<String> {
         Command::Verify(args) => args.is_inside(),
         _ => false,
     };
-    let inside = std::path::Path::new(picktwo_inside::view::TOOLS_SOCKET).exists();
-    (inside && !of_the_agent).then(|| {
+    (tools_socket().exists() && !of_the_agent).then(|| {
         "this is inside a session, where only `fetch` and `mcp` work: use another terminal for the rest".to_owned()
     })
 }

@@ -4,6 +4,7 @@ use super::output::{self, Paint};
 use crate::session::early;
 use crate::session::plan::{Plan, Wish};
 use crate::session::start::{self, Status};
+use crate::session::tier::Tier;
 use crate::session::wait;
 use picktwo_wire::control::Mode;
 use std::ffi::OsString;
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// A further directory the agent may change in edit mode
     #[arg(long, value_name = "DIR")]
     rw: Vec<PathBuf>,
+    /// What the session is made of: full needs namespaces, container does without; the best that there is if not given
+    #[arg(long, value_name = "TIER")]
+    tier: Option<Tier>,
     /// Write what becomes of the session to this open descriptor, one JSON object per line
     #[arg(long, value_name = "FD")]
     json_status: Option<i32>,
@@ -67,8 +71,13 @@ pub(crate) fn main(args: Args) -> ExitCode {
         rw: args.rw,
     };
     // The session's first process begins with what does not depend on the plan; a plan that comes to nothing ends it.
-    let early = early::start();
-    let planned = early.and_then(|early| Ok((Plan::resolve(wish, early.identity.clone())?, early)));
+    let early = early::start(args.tier);
+    let planned = early.and_then(|early| {
+        Ok((
+            Plan::resolve(wish, early.identity.clone(), early.choice.clone())?,
+            early,
+        ))
+    });
     let (plan, early) = match planned {
         Ok(planned) => planned,
         Err(e) => {
@@ -87,14 +96,22 @@ pub(crate) fn main(args: Args) -> ExitCode {
 }
 
 /// One line before the command takes the terminal: what mode this is, and how to change it.
-fn greet(id: &str, mode: Mode) {
+fn greet(id: &str, plan: &Plan) {
+    if let Some(missing) = &plan.tier.instead_of_full {
+        // Said to scripts as well: it is weaker than what they get elsewhere.
+        output::say(&format!("container tier, since {}", missing.reason()));
+    }
     if !std::io::stderr().is_terminal() {
         return;
     }
     let paint = Paint::stderr();
-    let line = match mode {
+    let line = match plan.mode {
         Mode::ReadOnly => format!("{} · allow changes: picktwo mode {id} edit", paint.good("read-only")),
         Mode::Edit => format!("{} · stop changes: picktwo mode {id} read-only", paint.warn("edit")),
     };
-    output::say(&format!("session {id} · {line}"));
+    let tier = match plan.tier.tier {
+        Tier::Full => String::new(),
+        Tier::Container => format!("{} · ", paint.warn("container tier")),
+    };
+    output::say(&format!("session {id} · {tier}{line}"));
 }

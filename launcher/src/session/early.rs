@@ -1,6 +1,7 @@
 //! What of a session can start before its policy is known: its namespaces, and the part of the view that is the same for all.
 
 use super::plan::PlanError;
+use super::tier::{self, Choice, Tier};
 use crate::names;
 use picktwo_inside::init;
 use picktwo_inside::view::{Base, Identity, Sizes};
@@ -8,26 +9,30 @@ use std::path::PathBuf;
 
 /// A session's first process at work, and for whom.
 pub(crate) struct Early {
-    /// Who the session runs as.
+    /// The person.
     pub(crate) identity: Identity,
-    /// What came of the clone; told once everything that the person could have got wrong was.
-    pub(super) init: Result<init::Starting, init::Error>,
+    /// What the session is made of.
+    pub(crate) choice: Choice,
+    /// What came of the clone, told once everything that the person could have got wrong was; none where no namespace is made.
+    pub(super) init: Option<Result<init::Starting, init::Error>>,
 }
 
-/// Starts it. To be called while this process has one thread and has read nothing worth stealing.
+/// Decides on the tier, and starts the init if there is one. To be called while this process has one thread and has read nothing
+/// worth stealing.
 ///
 /// # Errors
-/// There is no HOME.
-pub(crate) fn start() -> Result<Early, PlanError> {
+/// There is no HOME, or this machine lacks what the tier needs.
+pub(crate) fn start(asked: Option<Tier>) -> Result<Early, PlanError> {
     let home = names::home_dir().map_err(PlanError::NoHome)?;
     let base = Base {
         identity: identity(home.canonicalize().unwrap_or(home)),
         terminal: terminal(),
         sizes: Sizes::default(),
     };
-    let init = init::start(&base);
+    let (choice, init) = tier::choose(asked, || init::start(&base)).map_err(PlanError::Tier)?;
     Ok(Early {
         identity: base.identity,
+        choice,
         init,
     })
 }

@@ -16,6 +16,7 @@ mod refusals;
 pub(crate) mod registry;
 mod retrieval;
 mod secrets;
+mod space;
 pub(crate) mod standalone;
 pub(crate) mod start;
 mod steer;

@@ -55,6 +55,11 @@ impl Model {
         })
     }
 
+    /// The process number of `outside`.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.pid()
+    }
+
     /// Waits for the gateway to be locked, then sends it the key and the session's listening socket.
     ///
     /// # Errors

@@ -1,8 +1,10 @@
 //! From arguments to a plan: everything that can be decided before the session starts. Nothing is decided later.
 
 use super::policy::{self, PolicyError};
+use super::tier::{self, Choice, Tier};
 use crate::names;
 use crate::record::{RecordError, make_private_dir};
+use picktwo_inside::container::Place;
 use picktwo_inside::view::{self, Identity, Places, ReadOnly};
 use picktwo_policies::model::{Distiller, Policy, Set};
 use picktwo_wire::control::Mode;
@@ -10,6 +12,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+/// Where what picktwo gives to a session is in a view.
+const GIVEN: &str = "/run/picktwo";
 
 /// What the person asked for.
 pub(crate) struct Wish {
@@ -46,6 +51,8 @@ pub(crate) enum PlanError {
     NotEnforced(&'static str, String),
     /// A private directory cannot be made.
     Private(RecordError),
+    /// The machine cannot enforce the tier.
+    Tier(tier::Missing),
 }
 
 impl PlanError {
@@ -65,6 +72,7 @@ impl PlanError {
                 )
             }
             Self::Private(e) => format!("picktwo: {e}\n"),
+            Self::Tier(e) => format!("picktwo: {e}\n"),
         }
     }
 }
@@ -91,6 +99,10 @@ pub(crate) struct Plan {
     pub(crate) hidden: Vec<PathBuf>,
     /// The directory that is HOME inside.
     pub(crate) private_home: PathBuf,
+    /// The person's own home.
+    pub(crate) real_home: PathBuf,
+    /// What the session is made of.
+    pub(crate) tier: Choice,
 }
 
 impl Plan {
@@ -98,7 +110,7 @@ impl Plan {
     ///
     /// # Errors
     /// The first thing that does not allow a session; nothing has been started.
-    pub(crate) fn resolve(wish: Wish, identity: Identity) -> Result<Self, PlanError> {
+    pub(crate) fn resolve(wish: Wish, identity: Identity, tier: Choice) -> Result<Self, PlanError> {
         let home = identity.home.clone();
         let state = names::state_dir().map_err(PlanError::NoHome)?;
         let config = names::config_dir().map_err(PlanError::NoHome)?;
@@ -178,18 +190,39 @@ impl Plan {
             .ok()
             .filter(|d| wish.workspace.is_none() && d.starts_with(&workspace))
             .unwrap_or_else(|| workspace.clone());
+        let private_home = private_home.canonicalize().unwrap_or(private_home);
+        let seen_home = match tier.tier {
+            Tier::Full => home.clone(),
+            // Nothing can be mounted over the person's own.
+            Tier::Container => private_home.clone(),
+        };
         Ok(Self {
             command: wish.command,
             mode,
-            identity,
+            identity: Identity {
+                home: seen_home,
+                ..identity
+            },
+            real_home: home,
+            tier,
             directory,
             roots,
             read_only,
             hidden,
-            private_home: private_home.canonicalize().unwrap_or(private_home),
+            private_home,
             workspace,
             policy,
         })
+    }
+}
+
+impl Plan {
+    /// Where what picktwo gives to the session is inside: the profile's files, its binary, the tools' socket.
+    pub(super) fn given(&self, id: &str) -> PathBuf {
+        match self.tier.tier {
+            Tier::Full => GIVEN.into(),
+            Tier::Container => Place::of(id).join("own"),
+        }
     }
 }
 

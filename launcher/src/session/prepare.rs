@@ -2,18 +2,21 @@
 
 use super::id;
 use super::plan::Plan;
+use super::space::Space;
 use super::start::StartError;
-use super::tier::Facts;
+use super::tier::{Facts, Tier};
 use crate::names;
 use crate::record::{Event, Record};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
+use picktwo_confine::filters;
 use picktwo_confine::landlock::{Access, Rights};
+use picktwo_inside::agent;
+use picktwo_inside::container::{self, Place};
 use picktwo_inside::files::{self, Config, Grants, Root};
 use picktwo_inside::mode::SharedMode;
 use picktwo_inside::view::{self, Made, ReadOnly};
-use picktwo_inside::{agent, init};
 use picktwo_policies::model::{KeySource, Placeholders, Seed};
 use picktwo_policies::protect::Protected;
 use std::ffi::OsString;
@@ -25,15 +28,11 @@ use std::os::unix::net::UnixListener;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Where picktwo's commands are inside.
-const BIN: &str = "/run/picktwo/bin";
-/// Where a profile's read-only files are inside.
-const FILES: &str = "/run/picktwo";
-
 /// The view's plan.
 pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Plan, StartError> {
     let values = placeholders(plan, id, None, None);
     let files = &plan.policy.profile.files;
+    let given = plan.given(id);
     let exe = std::env::current_exe().map_err(|e| StartError::File("find", "/proc/self/exe".into(), e))?;
     Ok(view::Plan {
         home: plan.identity.home.clone(),
@@ -43,7 +42,7 @@ pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Pl
             .iter()
             .filter_map(|s| {
                 Some(Made {
-                    path: Path::new(FILES).join(&s.path.value),
+                    path: given.join(&s.path.value),
                     content: s.fill(&values)?.into_bytes(),
                 })
             })
@@ -59,12 +58,13 @@ pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Pl
 /// The values that profiles refer to.
 pub(super) fn placeholders(plan: &Plan, id: &str, port: Option<u16>, key: Option<String>) -> Placeholders {
     let text = |path: &Path| path.to_str().map(str::to_owned);
+    let given = plan.given(id);
     let has_mcp = plan.policy.profile.files.iter().any(|f| f.path.value == "mcp.json");
     Placeholders {
         gateway: port.map(|p| format!("http://127.0.0.1:{p}")),
         key,
-        mcp: has_mcp.then(|| format!("{FILES}/mcp.json")),
-        picktwo: Some(view::BINARY.to_owned()),
+        mcp: has_mcp.then(|| given.join("mcp.json")).as_deref().and_then(text),
+        picktwo: text(&given.join("bin/picktwo")),
         home: text(&plan.identity.home),
         workspace: text(&plan.workspace),
         session: Some(id.to_owned()),
@@ -77,6 +77,16 @@ pub(super) fn phantom_key(plan: &Plan) -> std::io::Result<Option<String>> {
         return Ok(None);
     };
     Ok(Some(key.shape.replace("{random}", &id::hex(20)?)))
+}
+
+/// The token that the gateway demands of every request: where others than the session can reach its door. A profile that gives its
+/// agent none has a gateway that answers nobody.
+pub(super) fn demanded_key(plan: &Plan, phantom: Option<&str>) -> std::io::Result<Option<String>> {
+    match (plan.tier.tier, phantom) {
+        (Tier::Full, _) => Ok(None),
+        (Tier::Container, Some(key)) => Ok(Some(key.to_owned())),
+        (Tier::Container, None) => id::hex(20).map(Some),
+    }
 }
 
 /// Makes the profile's directories and files in the private home, where they are absent.
@@ -93,6 +103,10 @@ pub(super) fn seed(plan: &Plan, values: &Placeholders) -> Result<(), StartError>
 /// Closes the way to the private home, once it is mounted in the session: whatever the agent puts there (a repository with hooks, say)
 /// cannot be reached by a path of the host, so no link or address in the workspace leads there.
 pub(super) fn close_home(plan: &Plan) -> Result<(), StartError> {
+    if plan.tier.tier == Tier::Container {
+        // The session itself takes that way: it is closed when the session is over.
+        return Ok(());
+    }
     let above = super::plan::above(&plan.private_home);
     std::fs::set_permissions(above, Permissions::from_mode(0o000))
         .map_err(|e| StartError::File("close", above.to_path_buf(), e))
@@ -155,7 +169,7 @@ pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
     Event::Start {
         session: id.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        tier: "full".to_owned(),
+        tier: plan.tier.tier.to_string(),
         landlock: facts.landlock,
         policy: super::policy::fingerprint(&plan.policy),
         profile: plan.policy.profile.name.value.clone(),
@@ -174,7 +188,8 @@ pub(super) fn protected(plan: &Plan) -> Result<Protected, StartError> {
 /// The granted changes of the session.
 pub(super) fn grants(
     plan: &Plan,
-    space: &init::Namespaces,
+    id: &str,
+    space: &Space,
     mode: &SharedMode,
     protected: Protected,
     events: files::Sink,
@@ -184,17 +199,26 @@ pub(super) fn grants(
         roots.push(Root {
             path: path.clone(),
             dir: open_directory(path)?,
+            own: false,
+            moved: false,
         });
     }
+    let (own, shared) = space.ground.shared(plan)?;
+    roots.extend(own);
     let session_root = space
         .root
         .try_clone()
         .map_err(|e| StartError::File("open", "the session's root".into(), e))?;
-    let private = private_places(plan);
+    // Without a view the session's own directories are roots of their own.
+    let private = match plan.tier.tier {
+        Tier::Full => private_places(plan, id),
+        Tier::Container => Vec::new(),
+    };
     Grants::new(Config {
         roots,
         private,
         session_root,
+        shared,
         mode: mode.clone(),
         protected,
         events,
@@ -203,7 +227,10 @@ pub(super) fn grants(
 }
 
 /// Directories of the view that are the session's own: whatever socket lies there, the session made it.
-pub(super) fn private_places(plan: &Plan) -> Vec<PathBuf> {
+pub(super) fn private_places(plan: &Plan, id: &str) -> Vec<PathBuf> {
+    if plan.tier.tier == Tier::Container {
+        return vec![Place::of(id).join("tmp"), plan.identity.home.clone()];
+    }
     let runtime = format!("/run/user/{}", plan.identity.uid);
     vec![
         "/tmp".into(),
@@ -214,14 +241,14 @@ pub(super) fn private_places(plan: &Plan) -> Vec<PathBuf> {
     ]
 }
 
-fn open_directory(path: &Path) -> Result<OwnedFd, StartError> {
+pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, StartError> {
     File::open(path)
         .map(OwnedFd::from)
         .map_err(|e| StartError::File("open", path.to_path_buf(), e))
 }
 
 /// The launcher's own Landlock domain: what it changes for the session, its record, `/proc`, and what the command below it needs.
-pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &init::Namespaces) -> Result<Access, StartError> {
+pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &Space) -> Result<Access, StartError> {
     let mut access = Access::none()
         .allow_unix_connect()
         .allow_signals()
@@ -230,6 +257,12 @@ pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &init::Namesp
         access = access.path(Rights::Write, root)?;
     }
     access = access.path(Rights::Write, record.dir())?;
+    if let Some(rights) = space.ground.rights() {
+        // So that it can take its own directory away.
+        access = access.path(Rights::RemoveDirectories, Place::parent())?;
+        access = access.path(Rights::Write, space.ground.place().unwrap_or(Place::parent()))?;
+        return Ok(agent::allow_container(access, rights)?);
+    }
     let root = space
         .root
         .try_clone()
@@ -243,12 +276,25 @@ pub(super) fn command(
     values: &Placeholders,
     open_files: (u64, u64),
     ignored: Vec<i32>,
-    filters: agent::Filters,
-) -> agent::Command {
+    rights: Option<container::Rights>,
+) -> Result<agent::Command, StartError> {
+    let filters = match rights {
+        None => agent::Filters::compile(filters::Grants {
+            descriptor_times: agent::streams_have_no_times(),
+            ..filters::Grants::ALL
+        })?,
+        Some(_) => agent::Filters::compile_for_container()?,
+    };
     let mut argv = plan.command.clone();
+    // picktwo's own binary, by the name that it has in a view.
+    if let (Some(program), Some(binary)) = (argv.first_mut(), &values.picktwo)
+        && *program == view::BINARY
+    {
+        *program = binary.into();
+    }
     let extra = plan.policy.profile.arguments(values);
     argv.splice(1..1, extra.into_iter().map(OsString::from));
-    agent::Command {
+    Ok(agent::Command {
         argv,
         env: environment(plan, values),
         directory: plan.directory.clone(),
@@ -259,7 +305,8 @@ pub(super) fn command(
         open_files,
         ignored,
         filters,
-    }
+        rights,
+    })
 }
 
 /// The environment by allow list. A variable that a key is read from is never passed, whatever a policy says.
@@ -289,8 +336,14 @@ fn environment(plan: &Plan, values: &Placeholders) -> Vec<(OsString, OsString)> 
     let mut path = env
         .remove(std::ffi::OsStr::new(names::PATH))
         .unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    path.push(":");
-    path.push(BIN);
+    // Where the profiles find the binary, too.
+    if let Some(bin) = values.picktwo.as_deref().and_then(|binary| Path::new(binary).parent()) {
+        path.push(":");
+        path.push(bin);
+    }
     env.insert(names::PATH.into(), path);
+    if let (Tier::Container, Some(id)) = (plan.tier.tier, &values.session) {
+        env.insert(names::TMPDIR.into(), Place::of(id).join("tmp").into());
+    }
     env.into_iter().collect()
 }

@@ -53,12 +53,12 @@ impl Secrets {
         })
     }
 
-    /// The gateway's first message, with the keys.
-    pub(super) fn gateway_start(&self) -> GatewayStart {
-        // The session's network namespace is the gateway's only door: no phantom token has to be asked for.
+    /// The gateway's first message, with the keys. `phantom`: the token that every request must present, where the gateway's door is
+    /// open to others than the session; a network namespace of the session's own is the only door there is.
+    pub(super) fn gateway_start(&self, phantom: Option<String>) -> GatewayStart {
         GatewayStart {
             upstreams: self.upstreams.clone(),
-            phantom: None,
+            phantom,
             roots: Vec::new(),
             probes: Vec::new(),
         }

@@ -13,7 +13,7 @@ use super::steer::{self, Described, Steering};
 use super::tier::{self, Missing};
 use super::wait::{End, Signals, ignored_signals};
 use super::web::{self, Web};
-use super::{control, doors, key};
+use super::{control, doors, key, space};
 use crate::names;
 use crate::record::{Event, Record, RecordError};
 use nix::errno::Errno;
@@ -22,7 +22,6 @@ use picktwo_confine::role::Role;
 use picktwo_confine::{filters, landlock, limits, process, seccomp};
 use picktwo_inside::mode::SharedMode;
 use picktwo_inside::{agent, init, sockets, supervise, view};
-use picktwo_wire::control::Mode;
 use picktwo_wire::gateway::FromGateway;
 use std::fs::File;
 use std::io::Write;
@@ -141,7 +140,12 @@ impl Status {
 ///
 /// # Errors
 /// What kept the session from starting; nothing foreign has run then.
-pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&str, Mode)) -> Result<End, StartError> {
+pub(crate) fn run(
+    plan: Plan,
+    early: Early,
+    mut status: Status,
+    greet: &dyn Fn(&str, &Plan),
+) -> Result<End, StartError> {
     let facts = tier::floor().map_err(StartError::Tier)?;
     let id = super::id::new().map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
     let ignored = ignored_signals();
@@ -151,8 +155,7 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
 
     let view_plan = prepare::view_plan(&plan, &id, !plan.policy.models.is_empty())?;
     view_plan.check().map_err(StartError::ViewPlan)?;
-    let starting = early.init.map_err(StartError::View)?;
-    starting.build(&view_plan).map_err(StartError::View)?;
+    let starting = space::start(&plan, &view_plan, &id, early.init)?;
     // Like the init, this copy of the process is made before anything secret is read.
     let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
 
@@ -170,17 +173,14 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     };
     let control_socket = prepare::bind_control(&record)?;
     let described = Described::new(&plan, &id);
+    let random = |e| StartError::File("read", "/dev/urandom".into(), e);
     let phantom = match &model {
-        Some(_) => prepare::phantom_key(&plan).map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?,
+        Some(_) => prepare::phantom_key(&plan).map_err(random)?,
         None => None,
     };
+    let demanded = prepare::demanded_key(&plan, phantom.as_deref()).map_err(random)?;
 
-    let filters = agent::Filters::compile(filters::Grants {
-        descriptor_times: agent::streams_have_no_times(),
-        ..filters::Grants::ALL
-    })?;
-
-    let mut space = starting.ready().map_err(StartError::View)?;
+    let mut space = starting.ready(&plan, &view_plan)?;
     if model.is_none() {
         // Nobody would answer: better that a connection is refused.
         space.gateway = None;
@@ -192,8 +192,8 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     limits::nofile_raise()?;
     let access = prepare::launcher_access(&plan, &record, &space)?;
     let report = landlock::restrict(access)?;
-    let command = prepare::command(&plan, &values, open_files, ignored, filters);
-    let starting = agent::start(&command, &space.namespaces).map_err(StartError::Command)?;
+    let command = prepare::command(&plan, &values, open_files, ignored, space.ground.rights().cloned())?;
+    let starting = space.ground.launch(&command, exe)?;
 
     // While the command's process locks itself: the record's first lines, the grants, and this process's own filter.
     record
@@ -205,7 +205,7 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
     if let (Some(model), Some((_, door))) = (&model, &space.gateway) {
         model
-            .serve(&secrets.gateway_start(), door.as_fd())
+            .serve(&secrets.gateway_start(demanded), door.as_fd())
             .map_err(StartError::Model)?;
     }
     let guard = retrieval::guard(&plan.policy, &secrets.keys());
@@ -213,28 +213,28 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     drop(secrets);
     let refusals = Arc::new(Refusals::new(Arc::clone(&record)));
     let mode = SharedMode::new(steer::inside_mode(plan.mode));
-    let grants = prepare::grants(&plan, &space, &mode, protected, refusals.sink())?;
+    let grants = prepare::grants(&plan, &id, &space, &mode, protected, refusals.sink())?;
     limits::no_new_privs()?;
     limits::core_limit()?;
     seccomp::install(&filters::for_role(Role::Launcher))?;
 
     let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
     let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
-    space.locked().map_err(StartError::View)?;
-    let (prepared, listener) = starting.ready().map_err(StartError::Command)?;
-    // Else this process, not the init, would have to take the session's mounts apart at the end.
-    drop(space.namespaces);
+    space.locked()?;
+    let (prepared, listener) = space.ground.launched(starting)?;
+    let members = space.ground.members(prepared.child.pid());
     let sockets = sockets::Sockets::new(sockets::Config {
         init: space.channel,
-        session: prepared.child.pid(),
-        private: prepare::private_places(&plan),
-        allowed: vec![view::TOOLS_SOCKET.into()],
+        session: members.clone(),
+        private: prepare::private_places(&plan, &id),
+        allowed: vec![plan.given(&id).join("tools.sock")],
+        shared: space.ground.network(space.gateway.as_ref().map(|(port, _)| *port)),
     });
     let steering = Arc::new(Steering::new(
         described,
         Arc::clone(&grants),
         Arc::clone(&record),
-        prepared.child.pid(),
+        members,
     ));
     let busy = control::Busy::default();
     let agent_door = space
@@ -256,10 +256,20 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
     let _supervisors = supervise::serve(Arc::new(listener), grants, Some(Arc::clone(&sockets)), SUPERVISORS)
         .map_err(|e| StartError::File("start a thread for", "granted calls".into(), e))?;
     status.tell(
-        &serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": "full",
+        &serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": plan.tier.tier.to_string(),
         "mode": plan.mode, "dropped": report.dropped}),
     );
-    greet(&id, plan.mode);
+    let mut own_children = vec![web_child.pid()];
+    own_children.extend(model.as_ref().map(|model| model.pid()));
+    let keeper = space.ground.watched();
+    let watched = keeper.is_some();
+    if let Some((keeper, others)) = keeper {
+        own_children.extend(others);
+        let command = prepared.child.pidfd().try_clone_to_owned();
+        let command = command.map_err(|e| StartError::File("duplicate", "a process descriptor".into(), e))?;
+        spawn("keeper", move || space::end_with(keeper, command))?;
+    }
+    greet(&id, &plan);
     let child = match prepared.go() {
         Ok(running) => running,
         Err(e) => {
@@ -268,20 +278,26 @@ pub(crate) fn run(plan: Plan, early: Early, mut status: Status, greet: &dyn Fn(&
             return Err(error);
         }
     };
+    own_children.push(child.pid());
     let end = signals
-        .wait(nix::unistd::Pid::from_raw(child.pid()))
+        .wait(nix::unistd::Pid::from_raw(child.pid()), &|| {
+            if watched {
+                space::reap(&own_children);
+            }
+        })
         .map_err(StartError::Wait)?;
 
     // What the command left running ends now.
     let _ = web_child.signal(Signal::SIGKILL);
-    if !sockets.end_session(LAST_ANSWER) {
-        let _ = space.child.kill_and_wait();
-    }
+    let ending = space.ground.end(&own_children, &sockets);
     drop(model);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
     std::mem::forget(unfinished);
     busy.wait(LAST_ANSWER);
     let _ = web_child.wait();
+    if let Some(ending) = ending {
+        let _ = ending.wait();
+    }
     refusals.flush();
     record
         .append(&Event::End { code: end.shell_code() })

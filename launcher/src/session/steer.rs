@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use picktwo_confine::{process, sys};
 use picktwo_inside::files::Grants;
 use picktwo_inside::mode;
-use picktwo_inside::writers::{self, How, OpenWriter};
+use picktwo_inside::writers::{self, How, Members, OpenWriter};
 use picktwo_wire::control::{Mode, Reply, Request, Session, Writer};
 use picktwo_wire::tools;
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ impl Described {
             mode: plan.mode,
             workspace: plan.workspace.display().to_string(),
             pid: i32::try_from(std::process::id()).unwrap_or(0),
-            tier: "full".to_owned(),
+            tier: plan.tier.tier.to_string(),
             command: plan.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
             started: now(),
         })
@@ -59,21 +59,20 @@ pub(super) struct Steering {
     described: Described,
     grants: Arc<Grants>,
     record: Arc<Record>,
-    /// A process of the session, by which the others are found. Not its first one: that is not below the launcher's own domain,
-    /// which therefore may not look at it.
-    member: i32,
+    /// How the session's processes are found.
+    members: Members,
     /// One mode change at a time, so that the record tells them in their order.
     changing: Mutex<()>,
 }
 
 impl Steering {
     /// For a session that is about to run.
-    pub(super) fn new(described: Described, grants: Arc<Grants>, record: Arc<Record>, member: i32) -> Self {
+    pub(super) fn new(described: Described, grants: Arc<Grants>, record: Arc<Record>, members: Members) -> Self {
         Self {
             described,
             grants,
             record,
-            member,
+            members,
             changing: Mutex::new(()),
         }
     }
@@ -143,7 +142,7 @@ impl Steering {
     }
 
     fn writers(&self) -> Vec<OpenWriter> {
-        writers::find(&self.grants, &writers::session_processes(self.member)).writers
+        writers::find(&self.grants, &self.members.list()).writers
     }
 
     /// The agent side's tools.

@@ -2,9 +2,37 @@
 
 use picktwo_confine::error::Error;
 use picktwo_confine::{filters, process::Exit};
-use picktwo_confine::{landlock, limits, namespace, process, seccomp};
+use picktwo_confine::{landlock, limits, namespace, process, seccomp, sys};
+use picktwo_inside::init;
 
-/// What is missing for the full tier. Each is one sentence that says where and what to do.
+/// How much of the wall the kernel carries here (DESIGN §6): what a session is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tier {
+    /// Namespaces, Landlock, seccomp with granted calls
+    Full,
+    /// Landlock and seccomp with granted calls, where namespaces cannot be had
+    Container,
+}
+
+impl std::fmt::Display for Tier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Container => "container",
+        })
+    }
+}
+
+/// What is weaker in the container tier, and why: one line each, for `doctor` and the documentation.
+pub(crate) const WEAKER: [&str; 5] = [
+    "files outside are refused (EACCES) instead of invisible: that one exists, its size and its owner show through stat",
+    "no servers on loopback and no UDP inside: the network is the host's, so nothing may listen in it",
+    "HOME and TMPDIR are picktwo's private directories under their real paths, and /tmp is closed: nothing can be mounted over the host's",
+    "numbers of other processes and names of interfaces and of the host can be seen: there is one view of them",
+    "what a session leaves is ended by a keeper instead of by the kernel: killing picktwo's processes all at once defeats it",
+];
+
+/// What is missing for a tier. Each is one sentence that says where and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// No Landlock at all, or disabled at boot.
@@ -24,18 +52,18 @@ impl std::fmt::Display for Missing {
         match self {
             Self::Landlock => write!(
                 f,
-                "the full tier needs Landlock, which this kernel does not offer: boot with `landlock` in the `lsm=` parameter, \
+                "picktwo needs Landlock, which this kernel does not offer: boot with `landlock` in the `lsm=` parameter, \
                  or use Linux 6.12 or newer"
             ),
             Self::LandlockOld { found, needed } => write!(
                 f,
-                "the full tier needs Landlock ABI {needed} (Linux 6.12 or newer), this kernel has ABI {found}: use a newer kernel"
+                "picktwo needs Landlock ABI {needed} (Linux 6.12 or newer), this kernel has ABI {found}: use a newer kernel"
             ),
             Self::Namespaces(why) => write!(
                 f,
                 "the full tier needs user namespaces, which this machine refuses ({why}): allow them with `sysctl \
-                 kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu) or `sysctl user.max_user_namespaces=10000`; inside \
-                 a container, run picktwo on its host"
+                 kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu) or `sysctl user.max_user_namespaces=10000`, or take \
+                 `--tier container`, which needs none"
             ),
             Self::Supervised => write!(
                 f,
@@ -51,6 +79,14 @@ impl std::fmt::Display for Missing {
 }
 
 impl Missing {
+    /// Why there is no full tier, for a session that goes on without: half a sentence.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Namespaces(why) => format!("this machine refuses user namespaces ({why})"),
+            other => other.to_string(),
+        }
+    }
+
     /// What a failed step of the start says about this machine, if it does.
     pub(crate) fn behind(error: &Error) -> Option<Self> {
         match error {
@@ -65,6 +101,65 @@ impl Missing {
             _ => None,
         }
     }
+}
+
+/// The tier of a session, and why it is not a better one.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    /// The tier.
+    pub(crate) tier: Tier,
+    /// What the full tier lacks here; none if it was not asked for or is there.
+    pub(crate) instead_of_full: Option<Missing>,
+}
+
+/// Decides on the tier: the one that was asked for, or the best that this machine offers. `start` makes the namespaces of the session
+/// itself: where the kernel refuses that, there are none to be had. Where a security module may let them be made and refuse their
+/// use, that is tried first, which costs some milliseconds.
+///
+/// # Errors
+/// What the tier that was asked for, or every tier, lacks.
+pub(crate) fn choose<T>(
+    asked: Option<Tier>,
+    start: impl FnOnce() -> Result<T, init::Error>,
+) -> Result<(Choice, Option<Result<T, init::Error>>), Missing> {
+    floor()?;
+    let container = |instead_of_full| Choice {
+        tier: Tier::Container,
+        instead_of_full,
+    };
+    if asked == Some(Tier::Container) {
+        return Ok((container(None), None));
+    }
+    let tried = if has_other_modules() { namespaces() } else { Ok(()) };
+    let missing = match tried.map(|()| start()) {
+        Err(missing) => missing,
+        Ok(Err(init::Error::Confine(error @ Error::Fork { .. }))) => refused(&error),
+        Ok(made) => {
+            let full = Choice {
+                tier: Tier::Full,
+                instead_of_full: None,
+            };
+            return Ok((full, Some(made)));
+        }
+    };
+    match asked {
+        Some(Tier::Full) => Err(missing),
+        _ => Ok((container(Some(missing)), None)),
+    }
+}
+
+/// Whether a security module is at work that decides on what is done in namespaces (AppArmor, SELinux).
+fn has_other_modules() -> bool {
+    let says = |path: &str, answer: u8| std::fs::read(path).is_ok_and(|text| text.first() == Some(&answer));
+    says("/sys/module/apparmor/parameters/enabled", b'Y') || says("/sys/fs/selinux/enforce", b'1')
+}
+
+fn refused(error: &Error) -> Missing {
+    Missing::Namespaces(
+        error
+            .errno()
+            .map_or_else(|| error.to_string(), |errno| errno.desc().to_owned()),
+    )
 }
 
 /// What the machine offers.
@@ -89,7 +184,7 @@ pub(crate) fn floor() -> Result<Facts, Missing> {
     }
 }
 
-/// Tries the whole tier in children that end at once: namespaces with their id maps, and a listener.
+/// Tries the whole full tier in children that end at once.
 ///
 /// # Errors
 /// What is missing.
@@ -100,9 +195,28 @@ pub(crate) fn full() -> Result<Facts, Missing> {
     Ok(facts)
 }
 
+/// Tries everything that a session needs, in children that end at once, and answers the best tier.
+///
+/// # Errors
+/// What every tier lacks here.
+pub(crate) fn best() -> Result<Choice, Missing> {
+    floor()?;
+    let namespaces = namespaces();
+    listener()?;
+    Ok(Choice {
+        tier: if namespaces.is_ok() {
+            Tier::Full
+        } else {
+            Tier::Container
+        },
+        instead_of_full: namespaces.err(),
+    })
+}
+
 /// Step of the namespace trial that failed, as the child's exit code.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "writing the id map",
+    "changing a mount",
     "bringing up the loopback interface",
     "naming the host",
 ];
@@ -113,16 +227,20 @@ fn namespaces() -> Result<(), Missing> {
         if namespace::write_own_maps(uid, gid).is_err() {
             return 1;
         }
-        if namespace::loopback_up().is_err() {
+        // Where namespaces can be made but not used (Ubuntu), this is what is refused.
+        if sys::mount_setattr(sys::CWD, c"/", sys::AT_RECURSIVE, 0, 0, nix::libc::MS_PRIVATE).is_err() {
             return 2;
         }
-        if namespace::set_host_name("picktwo").is_err() {
+        if namespace::loopback_up().is_err() {
             return 3;
+        }
+        if namespace::set_host_name("picktwo").is_err() {
+            return 4;
         }
         0
     })
-    .map_err(|e| Missing::Namespaces(e.to_string()))?;
-    match child.wait().map_err(|e| Missing::Namespaces(e.to_string()))? {
+    .map_err(|e| refused(&e))?;
+    match child.wait().map_err(|e| refused(&e))? {
         Exit::Code(0) => Ok(()),
         Exit::Code(n) => {
             let step = STEPS

@@ -60,13 +60,15 @@ impl Signals {
     /// A signal that a process sent to the launcher goes to the agent; one that the terminal sent (`SI_KERNEL`) has reached the
     /// agent already, since it is in the same process group. When the agent stops, the launcher stops, so that the shell
     /// sees a stopped job; when the launcher is continued, so is the agent.
-    pub(crate) fn wait(&self, agent: Pid) -> Result<End, Errno> {
-        let end = self.wait_for_end(agent);
+    ///
+    /// `reap` is called when some child has ended, for those that nobody waits for.
+    pub(crate) fn wait(&self, agent: Pid, reap: &dyn Fn()) -> Result<End, Errno> {
+        let end = self.wait_for_end(agent, reap);
         take_terminal_back();
         end
     }
 
-    fn wait_for_end(&self, agent: Pid) -> Result<End, Errno> {
+    fn wait_for_end(&self, agent: Pid, reap: &dyn Fn()) -> Result<End, Errno> {
         loop {
             match waitpid(agent, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
                 Ok(WaitStatus::Exited(_, code)) => return Ok(End::Code(code)),
@@ -83,6 +85,9 @@ impl Signals {
             let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else {
                 continue;
             };
+            if signal == Signal::SIGCHLD {
+                reap();
+            }
             if PASSED_ON.contains(&signal) && info.ssi_code != SI_KERNEL {
                 // The agent may have ended in between; the next turn of the loop sees it.
                 match kill(agent, signal) {

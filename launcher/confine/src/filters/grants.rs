@@ -14,14 +14,26 @@ pub struct Grants {
     /// Leave setting times by a descriptor to the kernel. Only where every descriptor that a process can hold on a writable mount
     /// of the host was granted for writing (docs/decisions/0008).
     pub descriptor_times: bool,
+    /// Opens for reading, too: where no view decides what `/proc` and `/etc` hold.
+    pub reads: bool,
+    /// Listening: where no network namespace keeps what listens apart.
+    pub listen: bool,
 }
 
 impl Grants {
-    /// Everything that can be granted.
+    /// Everything that is granted in a session with namespaces.
     pub const ALL: Grants = Grants {
         files: true,
         sockets: true,
         descriptor_times: false,
+        reads: false,
+        listen: false,
+    };
+    /// Everything that is granted in a session without namespaces.
+    pub const CONTAINER: Grants = Grants {
+        reads: true,
+        listen: true,
+        ..Grants::ALL
     };
 }
 
@@ -93,6 +105,14 @@ pub(super) fn agent(grants: Grants) -> Filter {
                 Action::Notify,
                 "opens for a change; reads are Landlock's and the view's",
             ));
+            if grants.reads {
+                rules.push(rule(
+                    call,
+                    &[arg(flags, Test::None(libc::O_PATH as u32))],
+                    Action::Notify,
+                    "what Landlock refuses because no namespace separates it: the session's own part of /proc",
+                ));
+            }
         }
         for (call, mode) in [
             (call!(SYS_access), 1),
@@ -126,6 +146,14 @@ pub(super) fn agent(grants: Grants) -> Filter {
         }
         for call in [call!(SYS_connect), call!(SYS_bind)] {
             rules.push(rule(call, &[], Action::Notify, "the address lies behind a pointer"));
+        }
+        if grants.listen {
+            rules.push(rule(
+                call!(SYS_listen),
+                &[],
+                Action::Notify,
+                "the family of a socket lies behind its descriptor; an unbound internet one is bound by it",
+            ));
         }
     }
     notifying("agent's grants", rules)

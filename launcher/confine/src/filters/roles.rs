@@ -349,6 +349,33 @@ pub(super) fn init() -> Filter {
     list(Role::Init, rules)
 }
 
+pub(super) fn broker() -> Filter {
+    let mut rules = base();
+    allow(&mut rules, SOCKET_DATA);
+    sending(&mut rules);
+    tcp_sockets(&mut rules, &[0, libc::IPPROTO_TCP as u32]);
+    rules.push(rule(
+        call!(SYS_connect),
+        &[],
+        Action::Allow,
+        "to the gateway, on the launcher's request; Landlock allows its port only",
+    ));
+    list(Role::Broker, rules)
+}
+
+pub(super) fn keeper() -> Filter {
+    let mut rules = base();
+    allow(&mut rules, SOCKET_DATA);
+    sending(&mut rules);
+    rules.push(rule(
+        call!(SYS_kill),
+        &[],
+        Action::Allow,
+        "ending the session; Landlock keeps signals inside",
+    ));
+    list(Role::Keeper, rules)
+}
+
 pub(super) fn outside_model() -> Filter {
     let mut rules = base();
     allow(&mut rules, EVENTS);

@@ -237,9 +237,15 @@ fn the_core_limit_stays_and_says_yes() {
 
 #[test]
 fn every_reason_is_given() {
-    for filter in [agent_plain(), agent_notify(Grants::ALL), retriever_notify()]
-        .into_iter()
-        .chain(Role::ALL.map(for_role))
+    for filter in [
+        agent_plain(),
+        agent_container(),
+        agent_notify(Grants::ALL),
+        agent_notify(Grants::CONTAINER),
+        retriever_notify(),
+    ]
+    .into_iter()
+    .chain(Role::ALL.map(for_role))
     {
         for rule in &filter.rules {
             assert!(
@@ -255,9 +261,15 @@ fn every_reason_is_given() {
 /// No rule of a list is shadowed by an earlier one.
 #[test]
 fn no_rule_is_redundant() {
-    for filter in [agent_plain(), agent_notify(Grants::ALL), retriever_notify()]
-        .into_iter()
-        .chain(Role::ALL.map(for_role))
+    for filter in [
+        agent_plain(),
+        agent_container(),
+        agent_notify(Grants::ALL),
+        agent_notify(Grants::CONTAINER),
+        retriever_notify(),
+    ]
+    .into_iter()
+    .chain(Role::ALL.map(for_role))
     {
         let mut unconditional = BTreeSet::new();
         for (i, rule) in filter.rules.iter().enumerate() {
@@ -380,7 +392,7 @@ fn roles_are_refused_what_the_table_says_they_lack() {
         }
         for name in ["socket(inet, tcp)", "connect"] {
             // A retriever asks for protocol 6 and is granted it one by one.
-            let makes = matches!(role, Role::Init | Role::OutsideModel | Role::Resolver)
+            let makes = matches!(role, Role::Init | Role::Broker | Role::OutsideModel | Role::Resolver)
                 || (role == Role::Retriever && name == "connect");
             assert_eq!(names.contains(name), !makes, "{}: {name}", role.name());
         }

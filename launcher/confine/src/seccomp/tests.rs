@@ -58,6 +58,8 @@ fn all_filters() -> Vec<Filter> {
         descriptor_times: true,
         ..Grants::ALL
     }));
+    all.push(filters::agent_notify(Grants::CONTAINER));
+    all.push(filters::agent_container());
     all.push(filters::retriever_notify());
     all
 }

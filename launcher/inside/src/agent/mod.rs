@@ -9,13 +9,16 @@
 //! The command stays in the launcher's process group, session and terminal. It ends when the launcher's calling thread ends.
 
 mod child;
+mod container;
 
+use crate::container::Rights;
+use crate::container::keeper::{self, Keeper};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::SFlag;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::filters::{self, Grants};
-use picktwo_confine::landlock::{Access, Rights};
+use picktwo_confine::landlock::{self, Access};
 use picktwo_confine::namespace::{self, NamespaceFds};
 use picktwo_confine::notify::Listener;
 use picktwo_confine::process::{self, Child};
@@ -50,6 +53,8 @@ pub struct Command {
     pub ignored: Vec<i32>,
     /// Which calls become granted calls.
     pub filters: Filters,
+    /// What it may open by itself, where there is no view: for [`start_in_container`].
+    pub rights: Option<Rights>,
 }
 
 /// The command's system call filters, compiled: the launcher does that while it waits for the view.
@@ -68,6 +73,17 @@ impl Filters {
         Ok(Filters {
             notify: Compiled::new(&filters::agent_notify(grants))?,
             plain: Compiled::new(&filters::agent_plain())?,
+        })
+    }
+
+    /// Compiles those of a session without namespaces.
+    ///
+    /// # Errors
+    /// A table that does not compile.
+    pub fn compile_for_container() -> Result<Filters, picktwo_confine::Error> {
+        Ok(Filters {
+            notify: Compiled::new(&filters::agent_notify(Grants::CONTAINER))?,
+            plain: Compiled::new(&filters::agent_container())?,
         })
     }
 }
@@ -176,7 +192,15 @@ pub struct Prepared {
 /// # Errors
 /// A standard descriptor that cannot be duplicated.
 pub fn allow_session(access: Access, root: OwnedFd) -> Result<Access, picktwo_confine::Error> {
-    allow_streams(access.fd(Rights::Write, root, Path::new("the session's root")))
+    allow_streams(access.fd(landlock::Rights::Write, root, Path::new("the session's root")))
+}
+
+/// The same for a session without namespaces.
+///
+/// # Errors
+/// A standard descriptor that cannot be duplicated, a path of `rights` that cannot be opened.
+pub fn allow_container(access: Access, rights: &Rights) -> Result<Access, picktwo_confine::Error> {
+    allow_streams(rights.add_to(access)?)
 }
 
 /// Whether no standard descriptor is a file or directory of the host: its times could be set through it, even where it was opened
@@ -202,7 +226,11 @@ fn allow_streams(mut access: Access) -> Result<Access, picktwo_confine::Error> {
             continue;
         }
         let reads = flags & OFlag::O_ACCMODE.bits() == OFlag::O_RDONLY.bits();
-        let rights = if reads { Rights::Read } else { Rights::Device };
+        let rights = if reads {
+            landlock::Rights::Read
+        } else {
+            landlock::Rights::Device
+        };
         let copy = sys::duplicate_above(fd, 3).map_err(|errno| picktwo_confine::Error::Duplicate {
             fd: fd.as_raw_fd(),
             errno,
@@ -215,9 +243,28 @@ fn allow_streams(mut access: Access) -> Result<Access, picktwo_confine::Error> {
 /// A command's process that joins the session and locks itself while the launcher does something else.
 #[derive(Debug)]
 pub struct Starting {
-    between: Child,
+    between: Between,
     channel: Channel,
     program: PathBuf,
+}
+
+/// The process that clones the command's.
+#[derive(Debug)]
+enum Between {
+    /// One that has nothing else to do.
+    Joined(Child),
+    /// The keeper, which stays; and the launcher, for it to watch.
+    Keeper(Keeper, OwnedFd),
+}
+
+impl Starting {
+    fn new(between: Between, channel: Channel, command: &Command) -> Starting {
+        Starting {
+            between,
+            channel,
+            program: command.argv.first().map(PathBuf::from).unwrap_or_default(),
+        }
+    }
 }
 
 /// Makes the command's process. The launcher may lock itself further from here on: nothing of that is inherited any more.
@@ -230,25 +277,47 @@ pub fn start(command: &Command, namespaces: &NamespaceFds) -> Result<Starting, E
     let between = process::fork_bound("the command's process", || {
         join_and_clone(command, namespaces, &theirs, launcher.as_fd())
     })?;
-    Ok(Starting {
-        between,
-        channel: ours,
-        program: command.argv.first().map(PathBuf::from).unwrap_or_default(),
-    })
+    Ok(Starting::new(Between::Joined(between), ours, command))
+}
+
+/// The same where there is no namespace. The keeper that is started with it ends what the command leaves. `exe` is picktwo's own
+/// binary ([`process::own_executable`]).
+///
+/// # Errors
+/// The channels or the keeper cannot be made.
+pub fn start_in_container(command: &Command, exe: OwnedFd) -> Result<Starting, Error> {
+    let (ours, theirs) = channel::pair()?;
+    let (keeper_ours, keeper_theirs) = channel::pair()?;
+    let launcher = process::pidfd_open(i32::try_from(std::process::id()).unwrap_or(i32::MAX))?;
+    // Not bound to this process's life: it has to outlive it for a moment.
+    let keeper = process::fork(|| keep_and_clone(command, (theirs, launcher.as_fd()), exe, keeper_theirs))?;
+    let keeper = Keeper::new(keeper, keeper_ours);
+    Ok(Starting::new(Between::Keeper(keeper, launcher), ours, command))
 }
 
 impl Starting {
+    /// The process number of the keeper, where there is one.
+    pub fn keeper(&self) -> Option<i32> {
+        match &self.between {
+            Between::Joined(_) => None,
+            Between::Keeper(keeper, _) => Some(keeper.child.pid()),
+        }
+    }
+
     /// Waits until the process is ready to execute. The listener is where its granted calls arrive: somebody must serve them
-    /// before [`Prepared::go`].
+    /// before [`Prepared::go`]. A keeper watches from then on.
     ///
     /// # Errors
     /// The first step that failed, here or there. The process has been reaped then.
-    pub fn ready(self) -> Result<(Prepared, Listener), Error> {
+    pub fn ready(self) -> Result<(Prepared, Listener, Option<Keeper>), Error> {
         let mut arrived = Arrived::default();
         let outcome = arrived.collect(&self.channel);
         // It has nothing left to do, whatever happened.
-        let reaped = self.between.wait();
-        match (outcome, arrived) {
+        let (reaped, keeper) = match self.between {
+            Between::Joined(between) => (between.wait().map(drop).map_err(Error::from), None),
+            Between::Keeper(keeper, launcher) => (keeper.ready(launcher.as_fd()), Some(keeper)),
+        };
+        match (outcome.and(reaped), arrived) {
             (
                 Ok(()),
                 Arrived {
@@ -257,16 +326,13 @@ impl Starting {
                     steps,
                 },
             ) => {
-                reaped?;
-                Ok((
-                    Prepared {
-                        child,
-                        steps,
-                        channel: self.channel,
-                        program: self.program,
-                    },
-                    listener,
-                ))
+                let prepared = Prepared {
+                    child,
+                    steps,
+                    channel: self.channel,
+                    program: self.program,
+                };
+                Ok((prepared, listener, keeper))
             }
             (outcome, Arrived { child, .. }) => {
                 if let Some(child) = child {
@@ -276,6 +342,33 @@ impl Starting {
             }
         }
     }
+}
+
+/// The keeper before it executes itself anew: enters the session's domain and clones the command's process in it, as the launcher's
+/// child.
+fn keep_and_clone(
+    command: &Command,
+    (channel, launcher): (Channel, std::os::fd::BorrowedFd<'_>),
+    exe: OwnedFd,
+    own: Channel,
+) -> u8 {
+    let cloned = keeper::enter_domain(launcher)
+        .and_then(|()| process::clone_into_parent("the command's process", || child::run(command, &channel, launcher)));
+    let sent = match cloned {
+        Ok(child) => {
+            let (pid, pidfd) = child.into_parts();
+            report(&channel, &Report::Cloned { pid }, &[pidfd.as_fd()])
+        }
+        Err(error) => report(&channel, &failed(&error), &[]),
+    };
+    if sent.is_err() {
+        return 1;
+    }
+    drop(channel);
+    // Out of the terminal's reach: signals of its keys are for the command.
+    let _ = nix::unistd::setsid();
+    let _failed = process::become_role(picktwo_confine::Role::Keeper, exe, own);
+    1
 }
 
 #[derive(Default)]

@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One granted call.
@@ -119,6 +119,8 @@ pub(crate) fn unreadable(error: Error) -> Errno {
 thread_local! {
     /// The umask of this thread, once the thread has one of its own.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
+    /// What this thread took for its call, where it cannot have a umask of its own.
+    static ASSUMED: RefCell<Option<Assumed>> = const { RefCell::new(None) };
     /// The working directory of the last caller.
     static CWD: RefCell<Option<Cwd>> = const { RefCell::new(None) };
     /// What is known of the last caller.
@@ -319,16 +321,25 @@ impl Call<'_> {
     }
 
     /// Makes this thread create files with the caller's umask. The kernel then applies default ACLs as it would for the caller.
+    /// To be followed by [`give_back_state`] when the call is done.
     pub(crate) fn assume_umask(&self) -> Result<(), Errno> {
         let wanted = self.umask()?;
         self.alive()?;
-        let current = UMASK.get();
-        if current != Some(wanted) {
-            if current.is_none() {
-                sys::own_thread_filesystem_state().map_err(|_| Errno::EACCES)?;
+        match own_state() {
+            Ok(()) if UMASK.get() != Some(wanted) => {
+                sys::umask(wanted);
+                UMASK.set(Some(wanted));
             }
-            sys::umask(wanted);
-            UMASK.set(Some(wanted));
+            Ok(()) => {}
+            // A container's filter refuses it: then the process's own, by one call at a time.
+            Err(_) => ASSUMED.with_borrow_mut(|assumed| {
+                let held = assumed.get_or_insert_with(|| Assumed {
+                    former: None,
+                    _alone: STATE.lock().unwrap_or_else(PoisonError::into_inner),
+                });
+                let found = sys::umask(wanted);
+                held.former.get_or_insert(found);
+            }),
         }
         Ok(())
     }
@@ -364,4 +375,31 @@ pub(crate) fn own_state() -> Result<(), Errno> {
         UMASK.set(Some(mask));
     }
     Ok(())
+}
+
+/// Whether this thread may change its working directory for a moment: it has one of its own, or holds the process's.
+pub(crate) fn may_change_directory() -> bool {
+    own_state().is_ok() || ASSUMED.with_borrow(Option::is_some)
+}
+
+/// Lets other threads have the process's umask and working directory again, if this one took them for its call.
+pub(crate) fn give_back_state() {
+    ASSUMED.take();
+}
+
+/// The process's umask and working directory, where threads cannot have their own.
+static STATE: Mutex<()> = Mutex::new(());
+
+/// Holds them.
+struct Assumed {
+    former: Option<u32>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Drop for Assumed {
+    fn drop(&mut self) {
+        if let Some(former) = self.former {
+            sys::umask(former);
+        }
+    }
 }

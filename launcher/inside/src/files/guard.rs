@@ -171,27 +171,29 @@ impl Grants {
 
     /// Whether a place has a name in it that some rule could be about.
     pub(crate) fn concerns_rules(&self, place: &Place) -> bool {
-        place
-            .rel
-            .split(|&b| b == b'/')
-            .any(|name| self.guard.words.may_match(name))
+        !self.is_own(place)
+            && place
+                .rel
+                .split(|&b| b == b'/')
+                .any(|name| self.guard.words.may_match(name))
     }
 
     /// Whether a place has a name in it that means something in a git directory, or that makes one.
     pub(crate) fn concerns_git(&self, place: &Place) -> bool {
-        place.rel.split(|&b| b == b'/').any(|name| {
-            let mut lower = [0u8; 32];
-            match lower.get_mut(..name.len()) {
-                _ if other_spelling(name) => true,
-                _ if !self.guard.words.firsts[usize::from(name.first().map_or(0, u8::to_ascii_lowercase))] => false,
-                None => false,
-                Some(lower) => {
-                    lower.copy_from_slice(name);
-                    lower.make_ascii_lowercase();
-                    self.guard.words.git.contains(&*lower)
+        !self.is_own(place)
+            && place.rel.split(|&b| b == b'/').any(|name| {
+                let mut lower = [0u8; 32];
+                match lower.get_mut(..name.len()) {
+                    _ if other_spelling(name) => true,
+                    _ if !self.guard.words.firsts[usize::from(name.first().map_or(0, u8::to_ascii_lowercase))] => false,
+                    None => false,
+                    Some(lower) => {
+                        lower.copy_from_slice(name);
+                        lower.make_ascii_lowercase();
+                        self.guard.words.git.contains(&*lower)
+                    }
                 }
-            }
-        })
+            })
     }
 
     /// The rule of a path beneath a bare repository.
@@ -278,6 +280,7 @@ impl Grants {
     /// Refuses a change to a file that has another, protected name.
     pub(crate) fn no_alias(&self, call: &super::Call<'_>, place: &Place, identity: &Identity) -> Result<(), Fail> {
         if identity.nlink < 2
+            || self.is_own(place)
             || identity.kind() == libc::S_IFDIR
             || !self.protected_inodes().contains(&(identity.dev, identity.ino))
         {

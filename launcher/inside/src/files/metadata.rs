@@ -18,6 +18,8 @@ use std::sync::PoisonError;
 pub(crate) const SETXATTRAT: i64 = 463;
 pub(crate) const REMOVEXATTRAT: i64 = 466;
 
+/// What programs get that would change the metadata of what is not theirs to change, where no read-only mount says so.
+const OUTSIDE: Errno = Errno::EPERM;
 const NOFOLLOW: i32 = libc::AT_SYMLINK_NOFOLLOW;
 const EMPTY: i32 = libc::AT_EMPTY_PATH;
 const XATTR_NAME_MAX: usize = 255;
@@ -150,8 +152,8 @@ impl Grants {
         for _ in 0..4 {
             let step = self.name_of_object(object.as_fd()).and_then(|named| match named {
                 Named::At(place, own, identity) => self.change_place(call, &place, &own, &identity, &change),
-                Named::Nowhere => self.change_nameless(&object, &change),
-                Named::Out | Named::Standard(_) => Ok(Answer::Proceed),
+                Named::Nowhere(root) => self.change_nameless(&object, root, &change),
+                Named::Out | Named::Standard(_) => self.change_outside(Some(&object), &change),
             });
             match step {
                 Ok(answer) => return Ok(answer),
@@ -163,8 +165,8 @@ impl Grants {
     }
 
     /// A change to an object without a name, by the caller's own descriptor: on the view's read-only mount the kernel refuses it.
-    fn change_nameless(&self, object: &OwnedFd, change: &Change) -> Step {
-        if self.mode.get() == Mode::ReadOnly && !matches!(change, Change::Access(..)) {
+    fn change_nameless(&self, object: &OwnedFd, root: usize, change: &Change) -> Step {
+        if self.mode.get() == Mode::ReadOnly && !self.roots[root].own && !matches!(change, Change::Access(..)) {
             return Err(Errno::EROFS.into());
         }
         let identity = sys::fstat(object.as_fd())?;
@@ -182,14 +184,20 @@ impl Grants {
                 }
                 self.change_place(call, &place, &fd, &identity, change)
             }
-            Where::Nameless(fd) => self.change_nameless(&fd, change),
-            Where::Standard(_) | Where::Out => Ok(Answer::Proceed),
+            Where::Nameless(fd, root) => self.change_nameless(&fd, root, change),
+            Where::Standard(_) | Where::Out => {
+                if self.shared.is_some() && follow {
+                    // What is not there is said to be so, as anywhere.
+                    self.view_object(call, target)?;
+                }
+                self.change_outside(None, change)
+            }
         })
     }
 
     fn change_place(&self, call: &Call<'_>, place: &Place, fd: &OwnedFd, identity: &Identity, change: &Change) -> Step {
         let file_like = matches!(identity.kind(), libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
-        if self.mode.get() == Mode::ReadOnly {
+        if self.mode_at(place) == Mode::ReadOnly {
             if let Change::Access(..) = change
                 && !file_like
             {
@@ -216,6 +224,29 @@ impl Grants {
         }
         self.granted(call, place);
         Ok(answer)
+    }
+
+    /// A change to what lies in no root, `object` if the caller has a descriptor of it. In a view the kernel decides: its mounts are
+    /// read-only or private. Without one nothing would refuse a change of metadata, since Landlock does not see it: only of what has
+    /// no name anywhere it is performed, on the object that was looked at.
+    fn change_outside(&self, object: Option<&OwnedFd>, change: &Change) -> Step {
+        if self.shared.is_none() {
+            return Ok(Answer::Proceed);
+        }
+        match change {
+            // Landlock's to decide on; the question changes nothing.
+            Change::Length(_) | Change::Access(..) => return Ok(Answer::Proceed),
+            _ => {}
+        }
+        let Some(object) = object else {
+            return Err(OUTSIDE.into());
+        };
+        let identity = sys::fstat(object.as_fd())?;
+        // Pipes, sockets and the like have a name that is no path; memory files have none.
+        if identity.nlink == 0 || !self.path_of(object.as_fd())?.starts_with(b"/") {
+            return self.perform(object, &identity, change);
+        }
+        Err(OUTSIDE.into())
     }
 
     /// What may be changed about a protected object: what ordinary tools do to those that they made here, and `git init`'s

@@ -5,6 +5,9 @@
 //! descriptors, which lie on the host's writable mount, and the caller gets the result, the descriptor or an error number.
 //! What lies beneath no granted root is left to the kernel: every other mount of the session's view is read-only or private, and
 //! the caller's own Landlock domain holds as well, so that nothing can be gained by changing an argument meanwhile.
+//!
+//! Without namespaces ([`Shared`]) there are no such mounts, and only what Landlock itself decides on is left to the kernel: changes of
+//! metadata never are. The session's own directories are roots of their own there.
 
 mod caller;
 mod events;
@@ -12,6 +15,7 @@ mod guard;
 mod metadata;
 mod names;
 mod open;
+mod proc;
 mod rename;
 mod resolve;
 mod socket_files;
@@ -20,7 +24,7 @@ mod waiting;
 mod walk;
 mod written;
 
-pub(crate) use caller::{Base, Call, Target, own_state, unreadable};
+pub(crate) use caller::{Base, Call, Target, give_back_state, own_state, unreadable};
 pub use events::{Event, Sink};
 pub(crate) use guard::object;
 pub(crate) use resolve::{BENEATH, Follow, Place, Where, cstring};
@@ -41,7 +45,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A directory that the session may change in edit mode.
@@ -50,6 +54,21 @@ pub struct Root {
     pub path: PathBuf,
     /// The directory on the host's mount.
     pub dir: OwnedFd,
+    /// The session's own, where nothing is mounted for it: changes are its own affair in both modes, and no path is protected. The
+    /// caller's own rights allow what Landlock sees; what Landlock does not see is performed here.
+    pub own: bool,
+    /// One of the session's own that lies elsewhere than the path by which it is known (`/dev/shm`): everything there is performed.
+    pub moved: bool,
+}
+
+/// What takes a view's place where there is none.
+#[derive(Debug)]
+pub struct Shared {
+    /// Files that are opened for reading in place of the host's, by the host's path.
+    pub replaced: Vec<(PathBuf, OwnedFd)>,
+    /// Processes of picktwo's own that the launcher could look into, and the session must not. Until they are set, nobody is looked
+    /// into.
+    pub others: Arc<OnceLock<Vec<i32>>>,
 }
 
 /// What granted changes need to know.
@@ -61,6 +80,8 @@ pub struct Config {
     pub private: Vec<PathBuf>,
     /// The root directory of the session's view (`/proc/<init>/root`).
     pub session_root: OwnedFd,
+    /// Where there is no view.
+    pub shared: Option<Shared>,
     /// The mode.
     pub mode: SharedMode,
     /// Protected paths.
@@ -116,6 +137,7 @@ pub(crate) type Step = Result<Answer, Fail>;
 pub struct Grants {
     roots: Vec<RootDir>,
     session_root: OwnedFd,
+    shared: Option<Shared>,
     mode: SharedMode,
     guard: Guard,
     events: events::Events,
@@ -169,11 +191,14 @@ impl Grants {
                 private: private.collect(),
                 path,
                 dir: root.dir,
+                own: root.own,
+                moved: root.moved,
             });
         }
         Ok(Arc::new(Grants {
             roots,
             session_root: config.session_root,
+            shared: config.shared,
             mode: config.mode,
             guard: Guard::new(config.protected),
             events: events::Events::new(config.events),
@@ -229,6 +254,7 @@ impl Grants {
             Some(_) => self.dispatch(&call),
             None => Err(Errno::ENOSYS),
         };
+        give_back_state();
         answer(&call, outcome);
     }
 
@@ -314,6 +340,9 @@ impl Grants {
     }
 
     fn tell(&self, call: &Call<'_>, place: &Place, refused: Option<Errno>, rule: Option<&str>) {
+        if self.is_own(place) && refused.is_none() {
+            return;
+        }
         self.events.tell(refused.is_some(), || Event {
             pid: call.pid(),
             call: call_name(call.request.nr)
@@ -337,9 +366,33 @@ impl Grants {
         PathBuf::from(OsString::from_vec(bytes))
     }
 
+    /// Whether a place lies in one of the session's own directories.
+    pub(crate) fn is_own(&self, place: &Place) -> bool {
+        self.roots[place.root].own
+    }
+
+    /// Whether the caller's own rights reach a place: what Landlock decides on is left to it there.
+    pub(crate) fn is_reached(&self, place: &Place) -> bool {
+        self.is_own(place) && !self.roots[place.root].moved
+    }
+
+    /// Whether a place lies elsewhere than its path says.
+    pub(crate) fn is_moved(&self, place: &Place) -> bool {
+        self.roots[place.root].moved
+    }
+
+    /// The mode that counts at a place.
+    pub(crate) fn mode_at(&self, place: &Place) -> Mode {
+        if self.is_own(place) {
+            Mode::Edit
+        } else {
+            self.mode.get()
+        }
+    }
+
     /// In read-only mode: refuses a change to an object that exists; an object that does not is `ENOENT`.
     pub(crate) fn read_only(&self, call: &Call<'_>, place: &Place) -> Result<(), Fail> {
-        if self.mode.get() == Mode::Edit {
+        if self.mode_at(place) == Mode::Edit {
             return Ok(());
         }
         place.object(self)?;
@@ -348,7 +401,7 @@ impl Grants {
 
     /// In read-only mode: refuses to make a name; one that exists is `EEXIST`.
     pub(crate) fn read_only_new(&self, call: &Call<'_>, place: &Place) -> Result<(), Fail> {
-        if self.mode.get() == Mode::Edit {
+        if self.mode_at(place) == Mode::Edit {
             return Ok(());
         }
         match place.object(self) {

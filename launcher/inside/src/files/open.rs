@@ -109,7 +109,11 @@ impl Grants {
             mode: mode as u32 & 0o1777,
         };
         if flags >> 31 == 0 && !how.writes() {
-            return Ok(Answer::Proceed);
+            return if resolve == 0 {
+                self.open_read(call, Some(0), 1, how)
+            } else {
+                Ok(Answer::Proceed)
+            };
         }
         let creates = how.has(libc::O_CREAT) || how.flags & O_TMPFILE_BIT != 0;
         if flags & !((KNOWN | libc::O_CLOEXEC | libc::O_PATH | libc::O_ASYNC) as u32 as u64) != 0
@@ -131,7 +135,7 @@ impl Grants {
 
     fn open_as(&self, call: &Call<'_>, dirfd: Option<usize>, path: usize, how: How, resolve: u64) -> Outcome {
         if !how.writes() {
-            return Ok(Answer::Proceed);
+            return self.open_read(call, dirfd, path, how);
         }
         if how.has(libc::O_CREAT | libc::O_DIRECTORY) && how.flags & O_TMPFILE_BIT == 0 {
             return Err(Errno::EINVAL);
@@ -145,7 +149,7 @@ impl Grants {
         self.on_target(call, &target, links, |found| match found {
             Where::In(place) => self.open_place(call, &place, how, follow),
             Where::Out => Ok(Answer::Proceed),
-            Where::Nameless(fd) => self.reopen(fd, how),
+            Where::Nameless(fd, root) => self.reopen(fd, root, how),
             Where::Standard(number) => self.share_standard(number, how),
         })
     }
@@ -178,6 +182,13 @@ impl Grants {
     }
 
     fn open_place(&self, call: &Call<'_>, place: &Place, how: How, follow: bool) -> Step {
+        if self.is_reached(place) {
+            // Landlock's to decide on: the caller's own rights reach there.
+            return Ok(Answer::Proceed);
+        }
+        if self.is_moved(place) {
+            return self.open_moved(call, place, how);
+        }
         if self.mode.get() == Mode::ReadOnly {
             return self.open_read_only(call, place, how);
         }
@@ -414,8 +425,8 @@ impl Grants {
     }
 
     /// A file without a name, by the caller's own descriptor: on the view's read-only mount the kernel refuses.
-    fn reopen(&self, fd: OwnedFd, how: How) -> Step {
-        if self.mode.get() == Mode::ReadOnly {
+    fn reopen(&self, fd: OwnedFd, root: usize, how: How) -> Step {
+        if self.mode.get() == Mode::ReadOnly && !self.roots[root].own {
             return Err(Errno::EROFS.into());
         }
         let identity = sys::fstat(fd.as_fd())?;

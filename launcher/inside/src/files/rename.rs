@@ -54,6 +54,8 @@ impl Grants {
         }
         self.on_both(call, (&from, Follow::Never), &to, |a, b| match (a, b) {
             (Where::In(a), Where::In(b)) if a.rel.is_empty() || b.rel.is_empty() => Ok(Answer::Proceed),
+            // Landlock's to decide on: the caller's own rights reach there.
+            (Where::In(a), Where::In(b)) if a.root == b.root && self.is_reached(&a) => Ok(Answer::Proceed),
             (Where::In(a), Where::In(b)) if a.root == b.root => self.rename_places(call, &a, &b, flags),
             (Where::In(_), _) | (_, Where::In(_)) => Err(Errno::EXDEV.into()),
             _ => Ok(Answer::Proceed),
@@ -130,8 +132,9 @@ impl Grants {
         let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
         let links = if follow { Follow::Yes } else { Follow::Slash };
         self.on_both(call, (&source, links), &to, |a, b| match (a, b) {
+            (Where::In(a), Where::In(b)) if a.root == b.root && self.is_reached(&a) => Ok(Answer::Proceed),
             (Where::In(a), Where::In(b)) if a.root == b.root => self.link_place(call, &a, &b, follow),
-            (Where::Nameless(fd), Where::In(b)) => {
+            (Where::Nameless(fd, root), Where::In(b)) if root == b.root || self.shared.is_none() => {
                 self.may_link_to(call, &b)?;
                 self.no_alias(call, &b, &sys::fstat(fd.as_fd())?)?;
                 let dir = b.dir(self)?;

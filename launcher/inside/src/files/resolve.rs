@@ -28,6 +28,10 @@ pub(crate) struct RootDir {
     pub(crate) dir: OwnedFd,
     /// Private mounts of the view beneath it, relative.
     pub(crate) private: Vec<Vec<u8>>,
+    /// The session's own directory.
+    pub(crate) own: bool,
+    /// Known by another path than the one where it lies.
+    pub(crate) moved: bool,
 }
 
 /// A place beneath a granted root.
@@ -58,8 +62,8 @@ pub(crate) enum Follow {
 pub(crate) enum Named {
     /// A place beneath a root, and the object there.
     At(Place, OwnedFd, Identity),
-    /// An object of a root without a name.
-    Nowhere,
+    /// An object of a root, by its index, without a name.
+    Nowhere(usize),
     /// Something else.
     Out,
     /// One of the launcher's own standard descriptors.
@@ -70,8 +74,8 @@ pub(crate) enum Named {
 pub(crate) enum Where {
     /// A place beneath a root.
     In(Place),
-    /// An object of a root that has no name any more, or none yet, by a descriptor of the caller's.
-    Nameless(OwnedFd),
+    /// An object of a root that has no name any more, or none yet, by a descriptor of the caller's, and the root's index.
+    Nameless(OwnedFd, usize),
     /// Something else: the kernel and the view's mounts decide.
     Out,
     /// One of the launcher's own standard descriptors, by number, reached through `/proc/self/fd`.
@@ -395,7 +399,7 @@ impl Grants {
     pub(crate) fn place_of_object(&self, fd: OwnedFd) -> Result<Where, Fail> {
         Ok(match self.name_of_object(fd.as_fd())? {
             Named::At(place, ..) => Where::In(place),
-            Named::Nowhere => Where::Nameless(fd),
+            Named::Nowhere(root) => Where::Nameless(fd, root),
             Named::Out => Where::Out,
             Named::Standard(number) => Where::Standard(number),
         })
@@ -420,7 +424,7 @@ impl Grants {
         };
         match place.object(self) {
             Ok((own, identity)) if identity.same(&seen) => Ok(Named::At(place, own, identity)),
-            _ if seen.nlink == 0 || path.ends_with(b" (deleted)") => Ok(Named::Nowhere),
+            _ if seen.nlink == 0 || path.ends_with(b" (deleted)") => Ok(Named::Nowhere(root)),
             Err(Fail::Again) if self.crosses_mount(root, rel) => Ok(Named::Out),
             _ => Err(Fail::Again),
         }

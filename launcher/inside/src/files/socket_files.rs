@@ -183,7 +183,11 @@ impl Grants {
         let mut path = self.path_of(dir.as_fd())?;
         path.extend_from_slice(b"/x");
         if !allowed(&path) || self.lies_in_root_bytes(&path) {
-            return Err(Errno::EROFS);
+            return Err(if self.shared.is_some() {
+                Errno::EACCES
+            } else {
+                Errno::EROFS
+            });
         }
         call.assume_umask()?;
         let address = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], &name, b"\0"].concat();
@@ -191,9 +195,11 @@ impl Grants {
     }
 }
 
-/// Runs something in a directory. This thread has a working directory of its own.
+/// Runs something in a directory.
 fn in_directory(dir: BorrowedFd<'_>, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    super::own_state()?;
+    if !super::caller::may_change_directory() {
+        return Err(Errno::EACCES);
+    }
     nix::unistd::fchdir(dir)?;
     debug_assert!(dir.as_raw_fd() >= 0);
     let result = run();

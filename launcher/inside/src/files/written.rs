@@ -82,6 +82,9 @@ impl Written {
 impl Grants {
     /// Remembers a file that is granted for writing, and now and then forgets those that nobody has open.
     pub(crate) fn note_written(&self, call: &Call<'_>, place: &Place, identity: &Identity) {
+        if self.is_own(place) {
+            return;
+        }
         if self.written.note(place, identity) {
             let grants = call.grants.clone();
             self.waiting().until(Duration::ZERO, move || {

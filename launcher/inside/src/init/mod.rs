@@ -42,7 +42,7 @@ pub(crate) enum Report {
 
 impl Report {
     /// What a step of confinement says when it fails.
-    fn failed(error: &picktwo_confine::Error) -> Self {
+    pub(crate) fn failed(error: &picktwo_confine::Error) -> Self {
         Self::Failed {
             sentence: error.to_string(),
             errno: error.errno().map(|e| e as i32),
@@ -175,14 +175,22 @@ impl Namespaces {
     /// # Errors
     /// What the init reported, or that it ended.
     pub fn locked(&self) -> Result<(), Error> {
-        match receive(&self.channel)? {
-            (Report::Locked, _) => Ok(()),
-            _ => Err(Error::Ended),
-        }
+        locked(&self.channel)
     }
 }
 
-fn receive(channel: &Channel) -> Result<(Report, Vec<OwnedFd>), Error> {
+/// Waits for the report of whoever makes the session's sockets that it has locked itself.
+///
+/// # Errors
+/// What it reported, or that it ended.
+pub fn locked(channel: &Channel) -> Result<(), Error> {
+    match receive(channel)? {
+        (Report::Locked, _) => Ok(()),
+        _ => Err(Error::Ended),
+    }
+}
+
+pub(crate) fn receive(channel: &Channel) -> Result<(Report, Vec<OwnedFd>), Error> {
     let mut message = Vec::new();
     let fds = channel.recv(&mut message)?.ok_or(Error::Ended)?;
     match picktwo_wire::decode(&message) {
@@ -296,7 +304,7 @@ fn prepare(base: &Base, channel: &Channel) -> Result<Option<Prepared>, view::Err
 }
 
 /// A listening TCP socket on the session's loopback, at a port that the kernel chooses.
-fn gateway_socket() -> Result<(u16, OwnedFd), view::Error> {
+pub(crate) fn gateway_socket() -> Result<(u16, OwnedFd), view::Error> {
     const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
     let failed = |call| {
         move |errno| view::Error::Socket {

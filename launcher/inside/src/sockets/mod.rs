@@ -10,9 +10,10 @@
 mod address;
 mod table;
 
+use crate::container::broker::gateway_port;
 use crate::files::{Call, Grants, unreadable};
 use crate::socket_request::{ADDRESS_MAX, SocketReply, SocketRequest};
-use crate::writers;
+use crate::writers::{self, Members};
 use address::Address;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -33,20 +34,30 @@ use table::{Entry, Table};
 pub struct Config {
     /// The channel to the session's init ([`crate::socket_request`]).
     pub init: Channel,
-    /// The init's number in the launcher's pid namespace: whose processes to look at when duplicates are swept.
-    pub session: i32,
+    /// Whose processes to look at when duplicates are swept.
+    pub session: Members,
     /// Directories of the view that are the session's own: every socket beneath them was made by the session.
     pub private: Vec<PathBuf>,
     /// Single sockets that may be connected to, made by the launcher (the tools' one).
     pub allowed: Vec<PathBuf>,
+    /// Whether the network namespace is the host's. `init` is the channel to the broker then.
+    pub shared: Option<SharedNetwork>,
+}
+
+/// A network that the session shares with the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedNetwork {
+    /// The gateway's port on loopback: the one address that there is.
+    pub gateway: Option<u16>,
 }
 
 /// The sockets of one session.
 pub struct Sockets {
     init: Mutex<Channel>,
-    session: i32,
+    session: Members,
     private: Vec<Vec<u8>>,
     allowed: Vec<Vec<u8>>,
+    shared: Option<SharedNetwork>,
     table: Mutex<Table>,
     /// Socket files that the session made beneath granted roots.
     /// By device, inode and time of birth: an inode number is used again for sockets of others.
@@ -70,12 +81,13 @@ impl Sockets {
             session: config.session,
             private: bytes(config.private),
             allowed: bytes(config.allowed),
+            shared: config.shared,
             table: Mutex::new(Table::default()),
             made: Mutex::default(),
         })
     }
 
-    /// Serves `socket`, `connect` and `bind`. Any thread may call this.
+    /// Serves `socket`, `connect`, `bind` and `listen`. Any thread may call this.
     pub fn handle(&self, grants: &Arc<Grants>, listener: &Arc<Listener>, request: &Request) {
         let call = Call {
             grants,
@@ -86,8 +98,10 @@ impl Sockets {
             libc::SYS_socket => self.socket(&call),
             libc::SYS_connect => self.connect(&call),
             libc::SYS_bind => self.bind(&call),
+            libc::SYS_listen => self.listen(&call),
             _ => Err(Errno::ENOSYS),
         };
+        crate::files::give_back_state();
         // A listener that is gone has no caller left either.
         let _ = match outcome {
             Ok(Some(value)) => listener.reply_value(request.id, value),
@@ -162,10 +176,13 @@ impl Sockets {
         if !fits {
             return Err(Errno::EPROTONOSUPPORT);
         }
+        if self.shared.is_some() && base == libc::SOCK_DGRAM {
+            return Err(Errno::EACCES);
+        }
         self.make_room()?;
         let wanted = base | flags & libc::SOCK_NONBLOCK;
         let protocol = if domain == libc::AF_UNIX { 0 } else { protocol };
-        let (fd, in_session) = match self.ask(
+        let (fd, in_session) = match self.make(
             &SocketRequest::Socket {
                 domain,
                 kind: wanted,
@@ -201,6 +218,16 @@ impl Sockets {
         }
     }
 
+    /// Has a socket made. Those that are no internet ones are the launcher's to make where there is no network namespace.
+    fn make(&self, request: &SocketRequest, fd: Option<BorrowedFd<'_>>) -> Result<Option<OwnedFd>, Errno> {
+        match request {
+            SocketRequest::Socket { domain, .. } if self.shared.is_some() && *domain == libc::AF_UNIX => {
+                Err(Errno::EACCES)
+            }
+            _ => self.ask(request, fd),
+        }
+    }
+
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +246,7 @@ impl Sockets {
 
     fn sweep(&self) {
         let before = self.table().inodes();
-        let open = writers::open_sockets(&writers::session_processes(self.session));
+        let open = writers::open_sockets(&self.session.list());
         self.table().keep(&before, &open);
     }
 
@@ -272,6 +299,12 @@ impl Sockets {
     }
 
     fn connect_internet(&self, call: &Call<'_>, ino: u64, entry: &Entry, bytes: Vec<u8>) -> Outcome {
+        if let Some(SharedNetwork { gateway }) = self.shared
+            && (gateway.is_none() || gateway_port(&bytes) != gateway)
+        {
+            // What an empty network namespace answers, too.
+            return Err(Errno::ENETUNREACH);
+        }
         let blocking = make_nonblocking(entry)?;
         let result = self.ask(&SocketRequest::Connect { address: bytes }, Some(entry.fd.as_fd()));
         match result {
@@ -410,6 +443,9 @@ impl Sockets {
         if self.allowed.iter().any(|path| path == shown) {
             return true;
         }
+        if self.shared.is_some() {
+            return self.private.iter().any(|dir| beneath(shown, dir));
+        }
         // Beneath a private directory there may be directories of the host: those are mounted read-only, what is private is not.
         let of_session = fstatvfs(object).is_ok_and(|fs| !fs.flags().contains(FsFlags::ST_RDONLY));
         of_session && !grants.lies_in_root_bytes(shown) && self.private.iter().any(|dir| beneath(shown, dir))
@@ -426,6 +462,8 @@ impl Sockets {
             (Address::Unix(path), true) => self.bind_unix(call, &entry, path, &bytes),
             // Abstract names, and the kernel's own choice of one.
             (Address::Abstract | Address::Unnamed, true) => Err(Errno::EACCES),
+            // The host's loopback is everybody's.
+            (Address::Internet | Address::Unspecified, false) if self.shared.is_some() => Err(Errno::EACCES),
             (Address::Internet | Address::Unspecified, false) => match self.bind_internet(&entry, &bytes) {
                 // Perhaps a duplicate of a socket that the session has closed holds the port.
                 Err(Errno::EADDRINUSE) => {
@@ -441,6 +479,26 @@ impl Sockets {
             self.table().mark_bound(ino);
         }
         answer
+    }
+
+    /// Where it is a granted call: on our own duplicate of a UNIX socket, never continued, since the number may mean another socket
+    /// by then, and an internet one would be bound to every address of the host.
+    fn listen(&self, call: &Call<'_>) -> Outcome {
+        let (ino, entry) = self.find(call)?;
+        call.alive()?;
+        match entry {
+            Some(entry) if entry.unix => {
+                sys::listen(entry.fd.as_fd(), call.int(1))?;
+                // A listener that the session closes must be closed.
+                self.table().remove(ino);
+                Ok(Some(0))
+            }
+            Some(_) => Err(Errno::EACCES),
+            None if table::state_of_unknown(call, ino) == Errno::EISCONN => Err(Errno::EINVAL),
+            // One that listens already may be told another backlog, which nobody misses.
+            None if table::listens(call, ino) => Ok(Some(0)),
+            None => Err(Errno::EACCES),
+        }
     }
 
     fn bind_internet(&self, entry: &Entry, bytes: &[u8]) -> Outcome {

@@ -103,6 +103,13 @@ pub(super) fn state_of_unknown(call: &Call<'_>, ino: u64) -> Errno {
     }
 }
 
+/// Whether a UNIX socket listens.
+pub(super) fn listens(call: &Call<'_>, ino: u64) -> bool {
+    /// `__SO_ACCEPTCON` in the column of flags.
+    const ACCEPTS: &str = "00010000";
+    field(call, "net/unix", 6, &ino.to_string(), 3).as_deref() == Some(ACCEPTS)
+}
+
 fn field(call: &Call<'_>, name: &str, key: usize, value: &str, wanted: usize) -> Option<String> {
     let mut text = String::new();
     std::fs::File::from(call.open_proc(name, 0).ok()?)

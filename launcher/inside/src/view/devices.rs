@@ -7,7 +7,7 @@ use super::tree::Tree;
 use nix::errno::Errno;
 use picktwo_confine::sys::mount_attr;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const NODES: &[&str] = &[
     "/dev/null",
@@ -125,4 +125,14 @@ pub(crate) fn sys(tree: &Tree) -> Result<(), Error> {
         }) => Ok(()),
         other => other,
     }
+}
+
+/// What of `/sys` a session may read that sees the host's own: the same, with its own control group.
+pub(crate) fn readable_of_sys() -> Vec<PathBuf> {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = own
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .map(|group| Path::new("/sys/fs/cgroup").join(group));
+    SYS.iter().map(PathBuf::from).chain(group).collect()
 }

@@ -107,18 +107,53 @@ enum Entry {
     Nothing,
 }
 
-/// Fills `/etc` of the view.
-pub(crate) fn fill(tree: &Tree, identity: &Identity) -> Result<(), Error> {
-    let etc = Path::new("/etc");
+/// What of `/etc` is shown, if it is there.
+fn names() -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = ALLOWED.iter().map(PathBuf::from).collect();
-    for entry in fs::read_dir(etc).into_iter().flatten().flatten() {
+    for entry in fs::read_dir("/etc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let versioned = |prefix: &&str| name.as_bytes().starts_with(prefix.as_bytes());
         if ALLOWED_PREFIXES.iter().any(versioned) && entry.file_type().is_ok_and(|t| t.is_dir()) {
             names.push(name.into());
         }
     }
-    for name in names {
+    names
+}
+
+/// What a session may read of the host's own `/etc`, where nothing can be mounted over it: the same.
+pub(crate) fn readable() -> Vec<PathBuf> {
+    let paths = names().into_iter().map(|name| Path::new("/etc").join(name));
+    paths.filter(|path| entry(path) != Entry::Nothing).collect()
+}
+
+/// Files that a view has in place of the host's, by their absolute paths, with their content: for a session that sees the host's
+/// own `/etc`, and that is given these when it opens them. `home` is the person's own.
+pub fn replaced(identity: &Identity, home: &Path, host_name: &str) -> Vec<(PathBuf, String)> {
+    let etc = Path::new("/etc");
+    let mut files: Vec<(PathBuf, String)> = synthetic(identity, host_name)
+        .into_iter()
+        .map(|(name, content)| (etc.join(name), content))
+        .collect();
+    // Present even if it is empty: the host's own may hold addresses with passwords in them.
+    files.push((etc.join("gitconfig"), settings_of_git(home)));
+    files
+}
+
+/// The person's settings of git that name no program, host or credential. `home` is the person's own.
+fn settings_of_git(home: &Path) -> String {
+    let places = [
+        Path::new("/etc/gitconfig").to_path_buf(),
+        home.join(".config/git/config"),
+        home.join(".gitconfig"),
+    ];
+    let texts = places.iter().filter_map(|path| fs::read_to_string(path).ok());
+    texts.filter_map(|text| git_settings(&text)).collect()
+}
+
+/// Fills `/etc` of the view.
+pub(crate) fn fill(tree: &Tree, identity: &Identity) -> Result<(), Error> {
+    let etc = Path::new("/etc");
+    for name in names() {
         let path = etc.join(&name);
         match entry(&path) {
             Entry::Link(target) => tree.link(&path, target.as_os_str())?,
@@ -127,19 +162,12 @@ pub(crate) fn fill(tree: &Tree, identity: &Identity) -> Result<(), Error> {
             Entry::Nothing => {}
         }
     }
-    for (name, content) in synthetic(identity) {
+    for (name, content) in synthetic(identity, HOST_NAME) {
         tree.file(&etc.join(name), content.as_bytes(), 0o644)?;
     }
     tree.link(&etc.join("mtab"), OsStr::new("/proc/self/mounts"))?;
     // The person's own name and address are in one of the two later ones, which do not exist inside.
-    let home = &identity.home;
-    let places = [
-        etc.join("gitconfig"),
-        home.join(".config/git/config"),
-        home.join(".gitconfig"),
-    ];
-    let texts = places.iter().filter_map(|path| fs::read_to_string(path).ok());
-    let settings: String = texts.filter_map(|text| git_settings(&text)).collect();
+    let settings = settings_of_git(&identity.home);
     if !settings.is_empty() {
         tree.file(&etc.join("gitconfig"), settings.as_bytes(), 0o644)?;
     }
@@ -204,7 +232,7 @@ fn textual(link: &Path, target: &Path) -> Option<PathBuf> {
 }
 
 /// Files that are made anew: they name the user and nobody else, and no host but this one.
-fn synthetic(who: &Identity) -> Vec<(&'static str, String)> {
+fn synthetic(who: &Identity, host_name: &str) -> Vec<(&'static str, String)> {
     // A line break or colon would start another field or entry.
     let clean = |text: &str| {
         text.chars()
@@ -227,8 +255,8 @@ fn synthetic(who: &Identity) -> Vec<(&'static str, String)> {
     vec![
         ("passwd", passwd),
         ("group", groups),
-        ("hostname", format!("{HOST_NAME}\n")),
-        ("hosts", format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost ip6-localhost ip6-loopback\n")),
+        ("hostname", format!("{host_name}\n")),
+        ("hosts", format!("127.0.0.1 localhost {host_name}\n::1 localhost ip6-localhost ip6-loopback\n")),
         ("resolv.conf", String::new()),
         ("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\nservices: files\n".into()),
     ]

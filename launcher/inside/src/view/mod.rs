@@ -15,7 +15,10 @@ pub mod toolchains;
 mod tree;
 mod workspace;
 
+pub(crate) use devices::readable_of_sys;
 pub use error::Error;
+pub(crate) use etc::readable as readable_of_etc;
+pub use etc::replaced as replaced_files;
 pub use plan::{BINARY, Base, HOST_NAME, Identity, Inode, Made, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
 pub use workspace::{Places, Refused, workspace_check};
 
@@ -64,6 +67,17 @@ const STORE_LINKS: &[&str] = &[
     "/run/booted-system",
     "/nix/var/nix/profiles/default",
 ];
+
+/// The system's directories, for a session that sees the host's own: those of [`SYSTEM`] and [`SYSTEM_LINKS`] that exist.
+pub(crate) fn system_directories() -> Vec<PathBuf> {
+    let links = SYSTEM_LINKS.iter().map(|name| Path::new("/").join(name));
+    SYSTEM
+        .iter()
+        .map(PathBuf::from)
+        .chain(links)
+        .filter(|path| path.exists())
+        .collect()
+}
 
 /// A view that is being built.
 pub(crate) struct Started {

@@ -64,9 +64,12 @@ impl Scene {
             roots: vec![Root {
                 path: w.clone(),
                 dir: directory(&w),
+                own: false,
+                moved: false,
             }],
             private: Vec::new(),
             session_root: directory(Path::new(&format!("/proc/{init}/root"))),
+            shared: None,
             mode: SharedMode::new(mode),
             protected: Protected::builtin().with(&protect).unwrap(),
             events: Box::new(move |event| told.lock().unwrap().push(event)),

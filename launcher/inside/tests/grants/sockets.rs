@@ -9,6 +9,7 @@ use picktwo_confine::{Errno, limits, process, sys};
 use picktwo_inside::mode::Mode;
 use picktwo_inside::socket_request::{SocketReply, SocketRequest};
 use picktwo_inside::sockets::{Config, Sockets};
+use picktwo_inside::writers::Members;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 
@@ -46,7 +47,8 @@ fn scene(mode: Mode) -> Scene {
     .unwrap();
     scene.sockets = Some(Sockets::new(Config {
         init: ours,
-        session: scene.init,
+        session: Members::OfNamespace(scene.init),
+        shared: None,
         private: vec![scene.out.join("private")],
         allowed: vec![scene.out.join("tools.sock")],
     }));

@@ -77,10 +77,9 @@ fn tools() -> Vec<Value> {
 
 fn ask(address: SocketAddr, messages: &[Value], tools: &Value) -> Result<Value, String> {
     let body = json!({"model": "claude-demo", "max_tokens": 1024, "messages": messages, "tools": tools});
-    let headers = [
-        ("x-api-key", "the agent's own idea of a key"),
-        ("anthropic-version", "2023-06-01"),
-    ];
+    // What the environment calls the key: it opens nothing but this session's gateway.
+    let key = std::env::var("ANTHROPIC_API_KEY").unwrap_or_default();
+    let headers = [("x-api-key", key.as_str()), ("anthropic-version", "2023-06-01")];
     let (status, body) = http::post(address, "/v1/messages", &headers, body.to_string().as_bytes())
         .map_err(|e| format!("the model cannot be reached: {e}"))?;
     let value: Value = serde_json::from_slice(&body).map_err(|e| format!("the model answered no JSON: {e}"))?;
@@ -138,7 +137,7 @@ fn fetch(url: &str, question: &str) -> Result<String, String> {
         question: (!question.is_empty()).then(|| question.to_owned()),
         budget: Some(400),
     };
-    match Client::new(picktwo_inside::view::TOOLS_SOCKET)
+    match Client::new(crate::cli::tools_socket())
         .ask(&request, |_| {})
         .map_err(|e| e.to_string())?
     {

@@ -56,7 +56,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
     if args.agent {
         return agent::main();
     }
-    if let Err(e) = crate::session::tier::full() {
+    if let Err(e) = crate::session::tier::best() {
         return output::fail(&e);
     }
     match play(args.keep) {

@@ -1,0 +1,4 @@
+//! The same tests in the container tier.
+
+#[path = "../bad_input.rs"]
+mod bad_input;

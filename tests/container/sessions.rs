@@ -1,0 +1,4 @@
+//! The same tests in the container tier.
+
+#[path = "../sessions.rs"]
+mod sessions;
