@@ -510,6 +510,48 @@ fn the_mode_is_not_changed_from_inside() {
     }
 }
 
+/// Places whose parents are the session's own inside.
+#[test]
+fn a_workspace_may_lie_below_a_temporary_directory() {
+    let scene = scene();
+    for parent in ["/tmp", "/var/tmp", "/dev/shm"] {
+        let place = Path::new(parent).join(format!("picktwo-workspace-{}", std::process::id()));
+        scene.directories(&place).unwrap();
+        // Without a view, the session's own temporary directory is elsewhere.
+        let own = if container() { "" } else { " && touch /var/tmp/own && ls /tmp/own" };
+        let script = &format!("echo new > made && cat made{own}");
+        let words = [
+            "run",
+            "--edit",
+            "--workspace",
+            place.to_str().unwrap(),
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        let finished = scene.run(words, LIMIT);
+        let made = fs::read_to_string(place.join("made"));
+        let _ = fs::remove_dir_all(&place);
+        let finished = finished.unwrap();
+        assert_eq!(finished.code(), 0, "{parent}: {}", finished.all());
+        assert_eq!(made.unwrap(), "new\n", "{parent}");
+    }
+}
+
+#[test]
+fn a_profiles_arguments_are_its_own_commands() {
+    let scene = scene();
+    scene.policy("version = 1\nextends = [\"claude\"]\n").unwrap();
+    let run = |words: &[&str]| {
+        let mut command = scene.picktwo(words);
+        command.env("ANTHROPIC_API_KEY", "for-no-server");
+        text(run::run(command, LIMIT).unwrap())
+    };
+    assert_eq!(run(&["run", "--", "echo"]).trim(), "");
+    assert!(run(&["run", "--profile", "claude", "--", "echo"]).contains("--mcp-config"));
+}
+
 #[test]
 fn some_directories_are_no_workspace() {
     let scene = scene();

@@ -41,13 +41,14 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Ok(answer) => answer,
         Err(e) => return output::fail(&e),
     };
-    let (mode, was, writers, ended) = match &reply {
+    let (mode, was, writers, ended, complete) = match &reply {
         Reply::Mode {
             mode,
             was,
             writers,
             ended,
-        } => (*mode, *was, writers, ended),
+            complete,
+        } => (*mode, *was, writers, ended, *complete),
         Reply::Error { reason } => return output::fail(reason),
         Reply::Status { .. } => return output::fail(&"the session answered something else than a mode"),
     };
@@ -81,6 +82,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
                 session.id
             ));
         }
+    }
+    if !complete {
+        text.push_str("More files were opened for writing than are remembered: a descriptor that no process shows may be missing here.\n");
     }
     output::print(&text)
 }

@@ -8,7 +8,7 @@ use picktwo_inside::container::Place;
 use picktwo_inside::view::{self, Identity, Places, ReadOnly};
 use picktwo_policies::model::{Distiller, Policy, Set};
 use picktwo_wire::control::Mode;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -87,6 +87,8 @@ pub(crate) struct Plan {
     pub(crate) mode: Mode,
     /// The policy in force.
     pub(crate) policy: Policy,
+    /// Whether the profile is this command's own, or was asked for: then its arguments are added.
+    pub(crate) profiled: bool,
     /// Who the session runs as.
     pub(crate) identity: Identity,
     /// The working directory inside.
@@ -138,6 +140,13 @@ impl Plan {
         places.policy.clone_from(&loaded.files);
         view::workspace_check(&workspace, &places).map_err(PlanError::Workspace)?;
         let policy = loaded.policy;
+        let name = wish.command.first().and_then(|c| Path::new(c).file_name());
+        let own = policy
+            .profile
+            .commands
+            .iter()
+            .any(|c| name == Some(OsStr::new(&c.value)));
+        let profiled = wish.profile.is_some() || own;
         enforceable(&policy)?;
         let mode = if wish.edit || policy.mode.value == picktwo_policies::model::Mode::Edit {
             Mode::Edit
@@ -212,6 +221,7 @@ impl Plan {
             private_home,
             workspace,
             policy,
+            profiled,
         })
     }
 }

@@ -292,7 +292,11 @@ pub(super) fn command(
     {
         *program = binary.into();
     }
-    let extra = plan.policy.profile.arguments(values);
+    let extra = if plan.profiled {
+        plan.policy.profile.arguments(values)
+    } else {
+        Vec::new()
+    };
     argv.splice(1..1, extra.into_iter().map(OsString::from));
     Ok(agent::Command {
         argv,

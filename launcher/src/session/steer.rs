@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use picktwo_confine::{process, sys};
 use picktwo_inside::files::Grants;
 use picktwo_inside::mode;
-use picktwo_inside::writers::{self, How, Members, OpenWriter};
+use picktwo_inside::writers::{self, Found, How, Members, OpenWriter};
 use picktwo_wire::control::{Mode, Reply, Request, Session, Writer};
 use picktwo_wire::tools;
 use std::os::fd::AsFd;
@@ -118,17 +118,22 @@ impl Steering {
                     was,
                     writers: Vec::new(),
                     ended: Vec::new(),
+                    complete: true,
                 })
             }
             Mode::ReadOnly => {
                 let was = wire_mode(self.grants.set_mode(mode::Mode::ReadOnly));
-                let mut open = self.writers();
+                let mut found = self.writers();
                 let mut ended = Vec::new();
-                if stop && !open.is_empty() {
-                    end_all(&open);
-                    ended = std::mem::replace(&mut open, self.writers());
+                if stop && !found.writers.is_empty() {
+                    end_all(&found.writers);
+                    ended = std::mem::replace(&mut found, self.writers()).writers;
                     ended.retain(|writer| writer.pid > 0);
                 }
+                let Found {
+                    writers: open,
+                    complete,
+                } = found;
                 let recorded = self.record.append(&event(was, open.len(), ended.len()));
                 recorded.map_err(|e| format!("the mode is read-only, but {e}"))?;
                 Ok(Reply::Mode {
@@ -136,13 +141,14 @@ impl Steering {
                     was,
                     writers: open.into_iter().map(wire_writer).collect(),
                     ended: ended.into_iter().map(wire_writer).collect(),
+                    complete,
                 })
             }
         }
     }
 
-    fn writers(&self) -> Vec<OpenWriter> {
-        writers::find(&self.grants, &self.members.list()).writers
+    fn writers(&self) -> Found {
+        writers::find(&self.grants, &self.members.list())
     }
 
     /// The agent side's tools.

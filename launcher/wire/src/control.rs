@@ -52,6 +52,9 @@ pub enum Reply {
         /// What could still write and was ended on request.
         #[serde(default)]
         ended: Vec<Writer>,
+        /// Whether every file that was granted for writing could be asked about: with more than some ten thousand, the oldest are
+        /// forgotten, and what holds one of those open without showing in /proc is not named.
+        complete: bool,
     },
     /// The session's description.
     Status {

@@ -183,7 +183,8 @@ fn writable(tree: &Tree, base: &Base) -> Result<(), Error> {
         WRITABLE,
         Path::new("/tmp"),
     )?;
-    tree.link(Path::new("/var/tmp"), "/tmp".as_ref())?;
+    // The same once more, and no link: what is shown from the host may lie below.
+    tree.bind_own(Path::new("/tmp"), Path::new("/var/tmp"))?;
     tree.link(Path::new("/var/run"), "/run".as_ref())?;
     let place = PathBuf::from(format!("/run/user/{}", base.identity.uid));
     tree.mount(c"tmpfs", &[(c"mode", "0700"), (c"size", &runtime)], WRITABLE, &place)

@@ -99,7 +99,7 @@ const VARIABLES: &[(&str, &[&str])] = &[
     ("VOLTA_HOME", &[""]),
 ];
 
-/// Shown in every session, or made new for it (`/var/tmp` leads to the session's own `/tmp`).
+/// Shown in every session, or made new for it (`/var/tmp` is the session's own `/tmp`).
 const ELSEWHERE: &[&str] = &[
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu", "/proc", "/sys", "/dev",
     "/etc", "/run", "/boot", "/var/tmp",

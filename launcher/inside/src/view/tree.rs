@@ -188,6 +188,14 @@ impl Tree {
         self.bind(&fd, &stat, source, place, WRITABLE)
     }
 
+    /// Shows a directory of the view at a second place, writable.
+    pub(crate) fn bind_own(&self, source: &Path, place: &Path) -> Result<(), Error> {
+        let failed = |errno| Error::Source(source.into(), errno);
+        let fd = self.look(source, DIRECTORY).map_err(failed)?;
+        let stat = fstat(&fd).map_err(failed)?;
+        self.bind(&fd, &stat, source, place, WRITABLE)
+    }
+
     /// Shows a device node: usable, but its metadata is not changeable.
     pub(crate) fn bind_device(&self, source: &Path, place: &Path) -> Result<(), Error> {
         let failed = |errno| Error::Source(source.into(), errno);
