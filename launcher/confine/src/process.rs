@@ -425,8 +425,8 @@ pub fn become_role_in_place(role: Role, channel: Channel) -> Result<Channel> {
 }
 
 /// Overwrites the argument and environment strings that the kernel copied onto this process's stack (proc(5): fields 48 to 51 of
-/// `stat`), and leaves `title` as the only argument.
-fn wipe_arguments(title: &str) -> Result<()> {
+/// `stat`), and leaves `title` as the only argument. For a forked child, which has one thread.
+pub fn wipe_arguments(title: &str) -> Result<()> {
     let path = "/proc/self/stat";
     let failed = |errno| Error::Read {
         what: path.into(),

@@ -57,8 +57,8 @@ pub(crate) struct Retriever<'a> {
 
 /// Forks the process that will become the web side, to be called before the launcher has read anything worth stealing.
 ///
-/// It holds no descriptor but the channel and the executable, and waits for one message; executing itself then replaces its memory
-/// and environment, which until then are copies of the launcher's.
+/// It holds no descriptor but the channel and the executable, and waits for one message; executing itself then replaces its memory,
+/// which until then is a copy of the launcher's.
 ///
 /// # Errors
 /// If the channel or the process cannot be made.
@@ -74,6 +74,11 @@ pub(crate) fn fork_asleep(exe: BorrowedFd<'_>) -> picktwo_confine::error::Result
     let child = process::fork_bound(Role::OutsideWeb.title(), move || {
         // In a session of its own, so that the terminal's signals do not reach it.
         if nix::unistd::setsid().is_err() || limits::sweep(&keep).is_err() {
+            return process::PANICKED;
+        }
+        // A key that came by the environment has no business in a process that sleeps.
+        let title = Role::OutsideWeb.title();
+        if process::wipe_arguments(title).is_err() || process::set_name(title).is_err() {
             return process::PANICKED;
         }
         // End of file: the launcher is gone or never needed the web.
