@@ -1,6 +1,5 @@
 //! Granted changes, tried by a forked process under the real filter, with the real supervisor.
 
-mod costs;
 mod harness;
 mod metadata;
 mod names;
