@@ -518,7 +518,11 @@ fn a_workspace_may_lie_below_a_temporary_directory() {
         let place = Path::new(parent).join(format!("picktwo-workspace-{}", std::process::id()));
         scene.directories(&place).unwrap();
         // Without a view, the session's own temporary directory is elsewhere.
-        let own = if container() { "" } else { " && touch /var/tmp/own && ls /tmp/own" };
+        let own = if container() {
+            ""
+        } else {
+            " && touch /var/tmp/own && ls /tmp/own"
+        };
         let script = &format!("echo new > made && cat made{own}");
         let words = [
             "run",

@@ -1,8 +1,9 @@
-//! Single calls, measured by the same program outside and in a session.
+//! Single calls, measured by the same program in a session, outside, and under bubblewrap.
 
-use crate::measure::{Bench, median};
+use crate::measure::{Bench, find, median};
 use std::fs::File;
-use std::io::{Result, Write};
+use std::io::{Read, Result, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
@@ -11,7 +12,20 @@ const CALLS: usize = 3000;
 /// One measured call.
 type Call = (&'static str, fn(usize) -> Result<()>);
 
+/// Calls that take less than the clock: so many make one measurement.
+const BATCH: usize = 200;
+const BATCHED: &[Call] = &[
+    ("getpid", |_| {
+        std::hint::black_box(nix::unistd::getpid());
+        Ok(())
+    }),
+    ("read of 1 byte", |_| ZEROES.with(|f| (&*f).read_exact(&mut [0]))),
+];
+
 const MEASURED: &[Call] = &[
+    ("connect to a listener of its own", |_| {
+        LISTENER.with(|l| TcpStream::connect(l.local_addr()?).and_then(|_| l.accept()).map(drop))
+    }),
     ("open for reading", |_| File::open("bench-file").map(drop)),
     ("stat", |_| std::fs::metadata("bench-file").map(drop)),
     ("open for writing", |_| {
@@ -37,6 +51,8 @@ const MEASURED: &[Call] = &[
 ];
 
 thread_local! {
+    static ZEROES: File = File::open("/dev/zero").expect("a device that always exists");
+    static LISTENER: TcpListener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     static WRITTEN: File = File::create("bench-written").expect("the directory is writable");
 }
 
@@ -46,33 +62,40 @@ pub(crate) fn main(_args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode 
         eprintln!("bench-file: {e}");
         return ExitCode::FAILURE;
     }
-    for (name, call) in MEASURED {
+    let batched = BATCHED.iter().map(|call| (call, BATCH));
+    for ((name, call), batch) in batched.chain(MEASURED.iter().map(|call| (call, 1))) {
         let mut times = Vec::with_capacity(CALLS);
         for i in 0..CALLS {
             let start = Instant::now();
-            if let Err(e) = call(i) {
-                eprintln!("{name}: {e}");
-                return ExitCode::FAILURE;
+            for _ in 0..batch {
+                if let Err(e) = call(i) {
+                    eprintln!("{name}: {e}");
+                    return ExitCode::FAILURE;
+                }
             }
-            times.push(start.elapsed().as_secs_f64() * 1e6);
+            times.push(start.elapsed().as_secs_f64() * 1e6 / batch as f64);
         }
-        println!("{name}\t{:.2}", median(&mut times));
+        println!("{name}\t{:.3}", median(&mut times));
     }
     ExitCode::SUCCESS
 }
 
-/// Prints both columns.
+/// Prints all columns.
 pub(crate) fn calls(bench: &Bench) -> Result<()> {
-    println!("\nsingle calls, median of {CALLS}, in a session in edit mode and bare");
+    println!("\nsingle calls, median of {CALLS} in µs: in a session in edit mode, bare, under bubblewrap");
     let own = std::env::current_exe()?;
     let own_dir = own.parent().map(|d| d.display().to_string()).unwrap_or_default();
     let own = own.display().to_string();
-    let read = |mut command: std::process::Command| -> Result<Vec<(String, f64)>> {
+    let measure = |mut command: std::process::Command| -> Result<Vec<(String, f64)>> {
+        for file in ["bench-file", "bench-written"] {
+            let _ = std::fs::remove_file(bench.work().join(file));
+        }
         let output = command
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::piped())
             .spawn()?
             .wait_with_output()?;
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(text
             .lines()
@@ -80,24 +103,40 @@ pub(crate) fn calls(bench: &Bench) -> Result<()> {
             .filter_map(|(n, v)| Some((n.to_owned(), v.parse().ok()?)))
             .collect())
     };
-    let inside = read(bench.session(&["--edit", "--ro", &own_dir], &own, &["--inside"]))?;
-    for file in ["bench-file", "bench-written"] {
-        let _ = std::fs::remove_file(bench.work().join(file));
+    let inside = measure(bench.session(&["--edit", "--ro", &own_dir], &own, &["--inside"]))?;
+    let bare = measure(bench.bare(&own, &["--inside"]))?;
+    let peer = match find("bwrap") {
+        Some(bwrap) => {
+            let work = bench.work().display().to_string();
+            let view = [
+                "--unshare-all",
+                "--ro-bind",
+                "/",
+                "/",
+                "--dev",
+                "/dev",
+                "--proc",
+                "/proc",
+            ];
+            let words = [&view[..], &["--bind", &work, &work, "--chdir", &work, &own, "--inside"]].concat();
+            measure(bench.bare(&bwrap, &words))?
+        }
+        None => {
+            println!("  bubblewrap's column: not run, bwrap is not installed");
+            Vec::new()
+        }
+    };
+    let of = |list: &[(String, f64)], name: &str| list.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+    for (name, ours) in &inside {
+        let column = |other: Option<f64>| match other {
+            Some(other) => format!("{other:>9.2}  × {:<6.2}", ours / other),
+            None => format!("{:>9}  {:<8}", "–", ""),
+        };
+        let (bare, peer) = (column(of(&bare, name)), column(of(&peer, name)));
+        println!("  {name:<34} {ours:>9.2}   {bare} {peer}");
     }
-    let bare = read(bench.bare(&own, &["--inside"]))?;
-    for ((name, ours), (_, theirs)) in inside.iter().zip(&bare) {
-        println!(
-            "  {name:<34} {ours:>9.2} µs {theirs:>9.2} µs   {:>+8.2} µs   × {:.2}",
-            ours - theirs,
-            ours / theirs
-        );
-    }
-    if inside.len() != bare.len() || bare.is_empty() {
-        println!(
-            "  not complete: {} of {} calls were measured inside",
-            inside.len(),
-            bare.len()
-        );
+    if inside.len() != BATCHED.len() + MEASURED.len() {
+        println!("  not complete: {} calls were measured inside", inside.len());
     }
     Ok(())
 }
