@@ -5,7 +5,7 @@
 const CLASSES: [&str; 3] = ["kernel.", "namespace.", "terminal."];
 
 /// Probes of these classes that reach something.
-const REACHING: [&str; 1] = ["namespace.join-init"];
+const REACHING: [&str; 2] = ["namespace.join-init", "terminal.person"];
 
 /// Attempts that picktwo refuses in both modes, and that only change a file of the workspace: where edits are allowed, they are
 /// no escape.

@@ -3,7 +3,7 @@
 use super::calls::{attack, num, open, prepared, reach, sys};
 use super::{Probe, Stop, probe};
 use crate::attempt::Arg;
-use nix::errno::Errno::{EACCES, EIO, ENOTTY, EPERM};
+use nix::errno::Errno::{EACCES, EIO, ENOTTY, ENXIO, EPERM};
 
 /// The slave of a pseudoterminal of its own, not its controlling one.
 fn own_terminal() -> Result<i64, Stop> {
@@ -66,6 +66,14 @@ pub(super) static PROBES: &[Probe] = &[
         },
     )
     .agent(&[EPERM]),
+    probe("terminal.person", "G10", "types into the person's terminal", |s| {
+        let fd = open(s.get("terminal")?, libc::O_RDWR | libc::O_NOCTTY)?;
+        attack(sys(
+            libc::SYS_ioctl,
+            [Arg::Int(fd), Arg::Int(libc::TIOCSTI as i64), Arg::In(b"#")],
+        ))
+    })
+    .agent(&[EPERM, ENXIO]),
     probe("terminal.discipline", "G11", "sets a line discipline", |_| {
         ioctl(libc::TIOCSETD as i64, &0i32.to_ne_bytes()).map(drop)
     })
@@ -111,13 +119,12 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[EPERM]),
     probe("terminal.open", "G10", "opens its terminal", |_| {
-        reach(
-            open("/dev/tty", libc::O_RDWR | libc::O_NOCTTY),
-            &[nix::errno::Errno::ENXIO],
-        )
+        reach(open("/dev/tty", libc::O_RDWR | libc::O_NOCTTY), &[ENXIO])
     })
     .network(&[EACCES]),
     probe("terminal.hang-up", "G08", "hangs up its terminal", |_| {
+        // Without a terminal of its own there is nothing that it would hang up.
+        prepared("a session", num(libc::SYS_setsid, &[]))?;
         attack(num(libc::SYS_vhangup, &[]))
     })
     .agent(&[EPERM])

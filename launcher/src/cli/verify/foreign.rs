@@ -7,6 +7,7 @@ use super::objects::Objects;
 use super::progress::Progress;
 use super::session::{self, DriveError};
 use super::stage::{Layout, Snapshot, Stage};
+use super::terminal::Terminal;
 use crate::cli::output;
 use crate::names;
 use picktwo_confine::probes::{self, Outcome, Place, Probe};
@@ -106,6 +107,7 @@ impl From<std::io::Error> for ForeignError {
 pub(super) fn judge(
     wrapper: &[OsString],
     place: Option<Place>,
+    terminal: Option<&Terminal>,
     progress: &Progress,
 ) -> Result<Judgement, ForeignError> {
     // Not in /tmp, which many sandboxes give away: a person's files are in a home.
@@ -114,9 +116,9 @@ pub(super) fn judge(
     let base = Base::new(&parent)?;
     let program = base.path().join(PROGRAM);
     std::fs::copy("/proc/self/exe", &program)?;
-    let objects = Objects::new(base.path())?;
+    let objects = Objects::new(base.path(), terminal)?;
     let (base, program) = (base.path(), &program);
-    let build = |name: &str| Stage::new(&base.join(name), Layout::InHome, &objects.values);
+    let build = |name: &str| Stage::new(&base.join(name), Layout::InHome, &objects);
     // One after the other: signals to a group reach the processes of both.
     let control = build("control")?;
     let place = match place {

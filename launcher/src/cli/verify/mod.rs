@@ -16,6 +16,7 @@ mod report;
 mod sarif;
 mod session;
 mod stage;
+mod terminal;
 mod tree;
 
 use super::output::{self, Paint};
@@ -26,6 +27,7 @@ use progress::Progress;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use terminal::Terminal;
 
 /// Tries the escapes from inside, role by role; with a command, judges any other sandbox by the same escapes.
 ///
@@ -171,9 +173,21 @@ pub(crate) fn main(args: Args) -> ExitCode {
             Err(e) => output::fail(&e),
         };
     }
-    let judgement = match judged(&args) {
+    match terminal::on_own(|terminal| report(&args, terminal)) {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => output::fail(&e),
+    }
+}
+
+/// Judges, writes what was found, and gives the exit code.
+fn report(args: &Args, terminal: Option<&Terminal>) -> u8 {
+    let failed = |e: &dyn std::fmt::Display| {
+        output::say(e);
+        super::EXIT_FAILED
+    };
+    let judgement = match judged(args, terminal) {
         Ok(judgement) => judgement,
-        Err(e) => return output::fail(&e),
+        Err(e) => return failed(&e),
     };
     for (file, text) in [
         (&args.junit, judgement_text(&args.junit, || junit::text(&judgement))),
@@ -182,7 +196,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
         if let (Some(file), Some(text)) = (file, text)
             && let Err(e) = std::fs::write(file, text)
         {
-            return output::fail(&format!("cannot write {}: {e}", file.display()));
+            return failed(&format!("cannot write {}: {e}", file.display()));
         }
     }
     let text = if args.json {
@@ -190,22 +204,21 @@ pub(crate) fn main(args: Args) -> ExitCode {
     } else {
         report::people(&judgement, Paint::stdout())
     };
-    let printed = output::print(&text);
-    match (printed == ExitCode::SUCCESS, judge::held(&judgement.findings)) {
-        (false, _) => printed,
-        (true, true) => ExitCode::SUCCESS,
-        (true, false) => ExitCode::FAILURE,
+    if output::print(&text) != ExitCode::SUCCESS {
+        return super::EXIT_FAILED;
     }
+    u8::from(!judge::held(&judgement.findings))
 }
 
 fn judgement_text(file: &Option<PathBuf>, text: impl FnOnce() -> String) -> Option<String> {
     file.as_deref().map(|_: &Path| text())
 }
 
-fn judged(args: &Args) -> Result<Judgement, String> {
+fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String> {
     let progress = Progress::new();
     if !args.command.is_empty() {
-        return foreign::judge(&args.command, args.mode.map(Mode::place), &progress).map_err(|e| e.to_string());
+        return foreign::judge(&args.command, args.mode.map(Mode::place), terminal, &progress)
+            .map_err(|e| e.to_string());
     }
     let places = Role::places(args.role, args.mode);
     if places.is_empty() {
@@ -214,5 +227,5 @@ fn judged(args: &Args) -> Result<Judgement, String> {
     let asked = args.tier.unwrap_or(Tier::Full);
     session::startable(asked)?;
     tier::full().map_err(|e| e.to_string())?;
-    own::verify(&places, asked, &progress)
+    own::verify(&places, asked, terminal, &progress)
 }

@@ -1,6 +1,8 @@
 //! Kernel objects without files: made for the time of the attempts, removed at the end.
 
+use super::terminal::Terminal;
 use picktwo_confine::attempt::{self, Arg};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 const IPC_CREAT: i64 = 0o1000;
@@ -17,6 +19,8 @@ pub(super) struct Objects {
     queue: String,
     shm_file: PathBuf,
     tmp_file: PathBuf,
+    /// The terminal that everything shares.
+    pub(super) terminal: Option<OwnedFd>,
     /// For settings.
     pub(super) values: Vec<(String, String)>,
 }
@@ -28,7 +32,7 @@ fn call<const N: usize>(nr: i64, args: [Arg<'_>; N]) -> Option<i64> {
 
 impl Objects {
     /// Makes them.
-    pub(super) fn new(base: &Path) -> std::io::Result<Self> {
+    pub(super) fn new(base: &Path, terminal: Option<&Terminal>) -> std::io::Result<Self> {
         use nix::libc;
         let id = crate::session::id::hex(6)?;
         // Never 0, which would mean a private object.
@@ -71,7 +75,7 @@ impl Objects {
             .find(|path| path.exists())
             .unwrap_or_else(|| "/dev/vda".into());
         let text = |path: &Path| path.display().to_string();
-        let values = vec![
+        let mut values = vec![
             ("ipc-key".to_owned(), key.to_string()),
             ("key".to_owned(), held.unwrap_or(0).to_string()),
             ("queue".to_owned(), queue.clone()),
@@ -81,7 +85,9 @@ impl Objects {
             ("state".to_owned(), text(&base.join("state/picktwo/mark"))),
             ("policy".to_owned(), text(&base.join("config/picktwo/policy.toml"))),
         ];
+        values.extend(terminal.map(|_| ("terminal".to_owned(), "/dev/tty".to_owned())));
         Ok(Self {
+            terminal: terminal.map(Terminal::watch).transpose()?,
             shm: call(libc::SYS_shmget, [Arg::Int(key), Arg::Int(4096), Arg::Int(create)]),
             messages: call(libc::SYS_msgget, [Arg::Int(key), Arg::Int(create)]),
             semaphores: call(libc::SYS_semget, [Arg::Int(key), Arg::Int(1), Arg::Int(create)]),

@@ -7,6 +7,7 @@ use super::objects::Objects;
 use super::progress::Progress;
 use super::session;
 use super::stage::{Layout, Stage};
+use super::terminal::Terminal;
 use crate::session::judged;
 use picktwo_confine::Errno;
 use picktwo_confine::probes::{self, Expected, Outcome, Place, Probe, SETTING_MARK};
@@ -17,9 +18,14 @@ use std::path::Path;
 ///
 /// # Errors
 /// What kept them from being tried, as a sentence.
-pub(super) fn verify(places: &[Place], tier: Tier, progress: &Progress) -> Result<Judgement, String> {
+pub(super) fn verify(
+    places: &[Place],
+    tier: Tier,
+    terminal: Option<&Terminal>,
+    progress: &Progress,
+) -> Result<Judgement, String> {
     let base = Base::new(&std::env::temp_dir()).map_err(|e| format!("cannot make a temporary directory: {e}"))?;
-    let objects = Objects::new(base.path()).map_err(|e| format!("cannot prepare the attempts: {e}"))?;
+    let objects = Objects::new(base.path(), terminal).map_err(|e| format!("cannot prepare the attempts: {e}"))?;
     let wanted: Vec<&'static Probe> = probes::all()
         .filter(|probe| places.iter().any(|&place| probe.expected(place).is_some()))
         .collect();
@@ -64,8 +70,7 @@ pub(super) fn verify(places: &[Place], tier: Tier, progress: &Progress) -> Resul
 }
 
 fn build(base: &Path, name: &str, objects: &Objects) -> Result<Stage, String> {
-    Stage::new(&base.join(name), Layout::Apart, &objects.values)
-        .map_err(|e| format!("cannot prepare the attempts: {e}"))
+    Stage::new(&base.join(name), Layout::Apart, objects).map_err(|e| format!("cannot prepare the attempts: {e}"))
 }
 
 fn attempts(

@@ -70,6 +70,7 @@ fn value(judgement: &Judgement) -> Value {
             "name": "picktwo verify",
             "version": env!("CARGO_PKG_VERSION"),
             "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "informationUri": env!("CARGO_PKG_REPOSITORY"),
             "rules": rules,
         }},
         "columnKind": "unicodeCodePoints",

@@ -2,6 +2,8 @@
 //! happens to them.
 
 use super::daemons::{Daemons, near};
+use super::objects::Objects;
+use super::terminal;
 use super::tree;
 use picktwo_confine::probes::Setting;
 use picktwo_confine::process::{self, Child};
@@ -9,7 +11,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
@@ -51,6 +53,7 @@ pub(super) struct Stage {
     _inherited: (File, File, TcpStream),
     /// The other end of the inherited connection.
     inherited_peer: TcpStream,
+    terminal: Option<File>,
 }
 
 fn other(text: &str) -> std::io::Error {
@@ -59,7 +62,7 @@ fn other(text: &str) -> std::io::Error {
 
 impl Stage {
     /// Builds a place below `base`. Must be called while this process has one thread.
-    pub(super) fn new(base: &Path, layout: Layout, objects: &[(String, String)]) -> std::io::Result<Self> {
+    pub(super) fn new(base: &Path, layout: Layout, objects: &Objects) -> std::io::Result<Self> {
         // First, so that it holds nothing of the rest.
         let victim = process::fork_bound("a victim", victim).map_err(|e| std::io::Error::other(e.to_string()))?;
         let home = base.join("home");
@@ -128,6 +131,8 @@ impl Stage {
             listener.set_nonblocking(true)?;
         }
 
+        let terminal = objects.terminal.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let terminal = terminal.map(File::from);
         let mut setting = Setting::default();
         let text = |path: &Path| {
             path.to_str()
@@ -152,7 +157,12 @@ impl Stage {
         ];
         values.extend(lan.map(|address| ("lan", address.to_string())));
         values.extend(daemons.values.iter().cloned());
-        values.extend(objects.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        values.extend(
+            objects
+                .values
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.clone())),
+        );
         for (name, value) in values {
             if !setting.set(name, &value) {
                 return Err(other("the temporary directory's name holds `;`, `=` or a line end"));
@@ -174,6 +184,7 @@ impl Stage {
             local_datagrams,
             _inherited: (directory, file, ours),
             inherited_peer,
+            terminal,
         })
     }
 
@@ -238,6 +249,9 @@ impl Stage {
         }
         while self.local_datagrams.recv_from(&mut buffer).is_ok() {
             what = Some("a local datagram arrived".to_owned());
+        }
+        if self.terminal.as_ref().is_some_and(terminal::typed) {
+            what = Some("something was typed into the person's terminal".to_owned());
         }
         while matches!(std::io::Read::read(&mut &self.inherited_peer, &mut buffer), Ok(1..)) {
             what = Some("bytes arrived on an inherited connection".to_owned());
