@@ -4,7 +4,7 @@ use picktwo_tests::{report::not_run, run::Finished, scene::Scene};
 use serde_json::Value;
 use std::{fs, process::Command, time::Duration};
 
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(400);
 
 fn scene() -> Scene {
     Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap()

@@ -276,6 +276,21 @@ pub(super) static PROBES: &[Probe] = &[
         "connects to a server of the host that no network namespace confines",
         |s| {
             let fd = socket(libc::AF_VSOCK, SOCK_STREAM, 0)?;
+            // SO_VM_SOCKETS_CONNECT_TIMEOUT: 300 ms, for a kernel without local connections.
+            let timeout = [0i64.to_ne_bytes(), 300_000i64.to_ne_bytes()].concat();
+            prepared(
+                "a time limit",
+                sys(
+                    libc::SYS_setsockopt,
+                    [
+                        Arg::Int(fd),
+                        Arg::Int(libc::AF_VSOCK.into()),
+                        Arg::Int(6),
+                        Arg::In(&timeout),
+                        Arg::Int(16),
+                    ],
+                ),
+            )?;
             // VMADDR_CID_LOCAL
             let mut address = (libc::AF_VSOCK as u16).to_ne_bytes().to_vec();
             address.extend([0; 2]);

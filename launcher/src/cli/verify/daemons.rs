@@ -87,7 +87,6 @@ impl Daemons {
             .map_err(|e| std::io::Error::other(e.to_string()))?;
         // A kernel without such sockets has no control for them.
         let vsock = vsock().ok();
-        let port = vsock.as_ref().map_or(0, |(_, port)| *port);
         let secret_value = format!("picktwo-verify-secret-{id}");
         let bus = format!("unix:path={}", text(&runtime.join("bus")));
         let variables = vec![
@@ -99,7 +98,7 @@ impl Daemons {
             ("XDG_RUNTIME_DIR", text(runtime)),
             ("DOCKER_HOST", format!("unix://{}", text(&runtime.join("docker.sock")))),
         ];
-        let values = vec![
+        let mut values = vec![
             ("variable-secret", "AWS_SECRET_ACCESS_KEY".to_owned()),
             ("variable-agent", "SSH_AUTH_SOCK".to_owned()),
             ("variable-bus", "DBUS_SESSION_BUS_ADDRESS".to_owned()),
@@ -110,8 +109,8 @@ impl Daemons {
             ("abstract-inside", inside),
             ("abstract-partner", abstract_partner),
             ("secret-value", secret_value),
-            ("vsock", port.to_string()),
         ];
+        values.extend(vsock.as_ref().map(|(_, port)| ("vsock", port.to_string())));
         Ok(Self {
             listeners,
             vsock: vsock.map(|(fd, _)| fd),
