@@ -72,6 +72,7 @@ fn the_wall_holds_in_every_role() {
         ("gateway", 95),
         ("outside-web", 85),
         ("outside-model", 95),
+        ("resolver", 95),
     ] {
         assert!(held(role) >= least, "{role}: {}", held(role));
     }
@@ -105,6 +106,7 @@ fn a_role_is_tried_by_itself() {
     for (asked, roles) in [
         ("gateway", &["gateway"][..]),
         ("outside", &["outside-web", "outside-model"]),
+        ("resolver", &["resolver"]),
     ] {
         let Some((code, findings)) = verify(&scene, &["--role", asked]) else {
             return;

@@ -6,6 +6,7 @@ use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::process::{self, Child, Exit};
 use picktwo_confine::role::Role;
 use picktwo_outside::model::FromModel;
+use picktwo_outside::resolver::{Start, Started};
 use picktwo_wire::gateway::{FromGateway, GatewayStart, ModelStart, Protocol, Upstream, UpstreamAddress};
 use picktwo_wire::judged::{self, Try};
 use picktwo_wire::retrieval::{FromRetriever, FromWeb, Job, Limits, ToRetriever, ToWeb, WebStart};
@@ -134,6 +135,28 @@ pub(crate) fn outside_model(probes: &[String]) -> Result<Said, String> {
     match receive(&channel)? {
         Some(FromModel::Ready) => {}
         other => return Err(format!("the model side did not start: {other:?}")),
+    }
+    let asked = Try {
+        probes: probes.to_vec(),
+    };
+    send(&channel, &asked, &[])?;
+    reports(&channel, &child)
+}
+
+/// Starts a resolver and has it try a list.
+///
+/// # Errors
+/// What kept it from starting, as a sentence.
+pub(crate) fn resolver(probes: &[String]) -> Result<Said, String> {
+    let exe = process::own_executable().map_err(|e| e.to_string())?;
+    let (child, channel) = process::spawn_role(Role::Resolver, exe.as_fd()).map_err(|e| e.to_string())?;
+    let start = Start {
+        nameservers: Vec::new(),
+    };
+    send(&channel, &start, &[])?;
+    match receive(&channel)? {
+        Some(Started::Ready) => {}
+        other => return Err(format!("the resolver did not start: {other:?}")),
     }
     let asked = Try {
         probes: probes.to_vec(),

@@ -280,5 +280,6 @@ pub(super) static PROBES: &[Probe] = &[
     .at(Place::Retriever, Expected::Killed(libc::SIGSYS))
     .at(Place::Gateway, Expected::Ended)
     .at(Place::OutsideWeb, Expected::Killed(libc::SIGSYS))
-    .at(Place::OutsideModel, Expected::Killed(libc::SIGSYS)),
+    .at(Place::OutsideModel, Expected::Killed(libc::SIGSYS))
+    .at(Place::Resolver, Expected::Killed(libc::SIGSYS)),
 ];

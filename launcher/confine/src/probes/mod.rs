@@ -42,17 +42,20 @@ pub enum Place {
     OutsideWeb,
     /// The network supervisor of the model side.
     OutsideModel,
+    /// What resolves names.
+    Resolver,
 }
 
 impl Place {
     /// All of them.
-    pub const ALL: [Place; 6] = [
+    pub const ALL: [Place; 7] = [
         Place::ReadOnly,
         Place::Edit,
         Place::Retriever,
         Place::Gateway,
         Place::OutsideWeb,
         Place::OutsideModel,
+        Place::Resolver,
     ];
 
     /// The role's name.
@@ -63,6 +66,7 @@ impl Place {
             Place::Gateway => "gateway",
             Place::OutsideWeb => "outside-web",
             Place::OutsideModel => "outside-model",
+            Place::Resolver => "resolver",
         }
     }
 
@@ -71,7 +75,7 @@ impl Place {
         match self {
             Place::ReadOnly => Some("read-only"),
             Place::Edit => Some("edit"),
-            Place::Retriever | Place::Gateway | Place::OutsideWeb | Place::OutsideModel => None,
+            Place::Retriever | Place::Gateway | Place::OutsideWeb | Place::OutsideModel | Place::Resolver => None,
         }
     }
 }
@@ -127,7 +131,7 @@ pub struct Probe {
     pub what: &'static str,
     /// Where its control is made.
     pub control: Control,
-    expected: [Option<Expected>; 6],
+    expected: [Option<Expected>; 7],
     attempt: fn(&Setting) -> Tried,
 }
 
@@ -137,7 +141,7 @@ const fn probe(id: &'static str, threats: &'static str, what: &'static str, atte
         threats,
         what,
         control: Control::Plain,
-        expected: [None; 6],
+        expected: [None; 7],
         attempt,
     }
 }
@@ -199,17 +203,19 @@ impl Probe {
         self.at(Place::Gateway, Expected::Errno(errnos))
     }
 
-    /// Retriever, gateway and both supervisors, whose lists answer alike.
+    /// Retriever, gateway, resolver and both supervisors, whose lists answer alike.
     const fn network(self, errnos: &'static [Errno]) -> Probe {
         self.retriever(errnos).gateway(errnos).outside(errnos)
     }
 
+    /// Both supervisors, and the resolver.
     const fn outside(self, errnos: &'static [Errno]) -> Probe {
         self.at(Place::OutsideWeb, Expected::Errno(errnos))
             .at(Place::OutsideModel, Expected::Errno(errnos))
+            .at(Place::Resolver, Expected::Errno(errnos))
     }
 
-    /// What a supervisor needs for its work.
+    /// What that place needs for its work.
     const fn but_for(mut self, place: Place) -> Probe {
         self.expected[place as usize] = None;
         self

@@ -1,7 +1,7 @@
 //! New namespaces, and rearranging the view.
 
 use super::calls::{CWD, at, attack, c, num, on, prepared, reach, sys};
-use super::{Probe, probe};
+use super::{Expected, Place, Probe, probe};
 use crate::attempt::Arg;
 use crate::filters::number;
 use libc::{CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS};
@@ -82,7 +82,8 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[ENOSYS])
     .network(&[EACCES])
-    .outside(&[ENOSYS]),
+    .outside(&[ENOSYS])
+    .at(Place::Resolver, Expected::Errno(&[EACCES])),
     probe(
         "namespace.join-init",
         "E16",

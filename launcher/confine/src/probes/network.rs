@@ -224,11 +224,13 @@ pub(super) static PROBES: &[Probe] = &[
     probe("net.udp", "E06", "makes a UDP socket", |_| {
         attack(socket(AF_INET, SOCK_DGRAM, 0))
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::Resolver),
     probe("net.udp6", "E06", "makes a UDP socket for IPv6", |_| {
         attack(socket(AF_INET6, SOCK_DGRAM, 0))
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::Resolver),
     probe("net.udp-send", "E06", "sends a datagram to the host's loopback", |s| {
         datagram(s, &v4(Ipv4Addr::LOCALHOST, s.number("udp")?), AF_INET)
     })
@@ -398,7 +400,8 @@ pub(super) static PROBES: &[Probe] = &[
             ],
         )
     })
-    .network(&[EACCES]),
+    .network(&[EACCES])
+    .but_for(Place::Resolver),
     probe("net.listen-any", "E17", "listens on a descriptor that it holds", |_| {
         reach(
             num(libc::SYS_listen, &[3, 1]),

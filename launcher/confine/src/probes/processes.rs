@@ -134,7 +134,8 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ESRCH])
     .network(&[EACCES])
-    .outside(&[EPERM]),
+    .outside(&[EPERM])
+    .at(Place::Resolver, Expected::Errno(&[EACCES])),
     probe(
         "process.signal-init",
         "F02",

@@ -2,6 +2,7 @@
 
 use super::lookup::Lookup;
 use super::{DNS_PORT, MAX_ACTIVE, MAX_WAITING, Start, Started, failure};
+use crate::judged::{self, Broken};
 use crate::lock;
 use crate::names::Name;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -40,6 +41,15 @@ impl std::fmt::Display for End {
             Self::Message(e) => e.fmt(f),
             Self::Channel(e) => e.fmt(f),
             Self::Poll(e) => write!(f, "poll failed: {e}"),
+        }
+    }
+}
+
+impl From<Broken> for End {
+    fn from(e: Broken) -> Self {
+        match e {
+            Broken::Message(e) => Self::Message(e),
+            Broken::Channel(e) => Self::Channel(e),
         }
     }
 }
@@ -120,7 +130,14 @@ impl Service {
                 match channel.try_recv(&mut bytes) {
                     Ok(None) => return Ok(()),
                     Ok(Some(_)) => {
-                        let asked: Resolve = decode(&bytes)?;
+                        let asked: Resolve = match (decode(&bytes), decode(&bytes)) {
+                            (Ok(asked), _) => asked,
+                            (Err(_), Ok(asked)) => {
+                                judged::run(&asked, channel)?;
+                                return Err(End::Closed);
+                            }
+                            (Err(e), Err(_)) => return Err(e.into()),
+                        };
                         if let Some(answer) = self.ask(&asked.host, Instant::now()) {
                             channel.send(&encode(&answer)?, &[])?;
                         }

@@ -82,6 +82,8 @@ enum Role {
     Agent,
     Retriever,
     Gateway,
+    /// What resolves names
+    Resolver,
     /// Both network supervisors
     Outside,
     /// The network supervisor of the web side
@@ -138,6 +140,7 @@ impl Role {
             Some(Role::Agent) => place.mode().is_some(),
             Some(Role::Retriever) => *place == Place::Retriever,
             Some(Role::Gateway) => *place == Place::Gateway,
+            Some(Role::Resolver) => *place == Place::Resolver,
             Some(Role::Outside) => matches!(place, Place::OutsideWeb | Place::OutsideModel),
             Some(Role::OutsideWeb) => *place == Place::OutsideWeb,
             Some(Role::OutsideModel) => *place == Place::OutsideModel,

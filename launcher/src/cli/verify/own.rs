@@ -96,6 +96,9 @@ fn attempts(
         Place::OutsideWeb => network(&build(base, "outside-web", objects)?, probes, &|lists| {
             lists.iter().map(|list| judged::outside_web(list)).collect()
         }),
+        Place::Resolver => network(&build(base, "resolver", objects)?, probes, &|lists| {
+            lists.iter().map(|list| judged::resolver(list)).collect()
+        }),
         Place::OutsideModel => network(&build(base, "outside-model", objects)?, probes, &|lists| {
             lists.iter().map(|list| judged::outside_model(list)).collect()
         }),
