@@ -69,6 +69,24 @@ pub(super) fn open_at(dir: i64, path: &str, flags: i32) -> Called {
     at(libc::SYS_openat, dir, path, &[flags.into(), 0o644])
 }
 
+/// One `iovec` of that memory.
+pub(super) fn vector(buffer: &[u8]) -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    bytes[..8].copy_from_slice(&(buffer.as_ptr() as u64).to_ne_bytes());
+    bytes[8..].copy_from_slice(&(buffer.len() as u64).to_ne_bytes());
+    bytes
+}
+
+/// One `mmsghdr`, whose start is a `msghdr`, that sends one vector to an address.
+pub(super) fn message(address: &[u8], vector: &[u8; 16]) -> [u8; 64] {
+    let mut bytes = [0u8; 64];
+    bytes[..8].copy_from_slice(&(address.as_ptr() as u64).to_ne_bytes());
+    bytes[8..12].copy_from_slice(&(address.len() as u32).to_ne_bytes());
+    bytes[16..24].copy_from_slice(&(vector.as_ptr() as u64).to_ne_bytes());
+    bytes[24] = 1;
+    bytes
+}
+
 /// The attack: a result is an escape, an error its refusal.
 pub(super) fn attack(result: Called) -> Tried {
     result.map(drop).map_err(Stop::Refused)

@@ -1,6 +1,6 @@
 //! Leaving by the network.
 
-use super::calls::{Called, attack, num, prepared, reach, sys};
+use super::calls::{Called, attack, message, num, prepared, reach, sys, vector};
 use super::{Expected, Place, Probe, Setting, Stop, Tried, probe};
 use crate::attempt::Arg;
 use libc::{AF_INET, AF_INET6, IPPROTO_TCP, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM};
@@ -76,9 +76,8 @@ fn fast_open(s: &Setting, message: bool) -> Tried {
     attack(sys(libc::SYS_sendmsg, [Arg::Int(fd), Arg::In(&header), Arg::Int(flag)]))
 }
 
-fn datagram(s: &Setting, address: &[u8], family: i32) -> Tried {
+fn datagram(address: &[u8], family: i32) -> Tried {
     let fd = prepared("a UDP socket", socket(family, SOCK_DGRAM, 0))?;
-    let _ = s;
     attack(sys(
         libc::SYS_sendto,
         [
@@ -232,14 +231,50 @@ pub(super) static PROBES: &[Probe] = &[
     .network(&[EACCES])
     .but_for(Place::Resolver),
     probe("net.udp-send", "E06", "sends a datagram to the host's loopback", |s| {
-        datagram(s, &v4(Ipv4Addr::LOCALHOST, s.number("udp")?), AF_INET)
+        datagram(&v4(Ipv4Addr::LOCALHOST, s.number("udp")?), AF_INET)
     })
+    .unseen(),
+    probe("net.udp6-send", "E06", "sends a datagram to the host by IPv6", |s| {
+        datagram(&v6(Ipv6Addr::LOCALHOST, s.number("udp6")?), AF_INET6)
+    })
+    .unseen(),
+    probe(
+        "net.udp-connected",
+        "E06",
+        "sends a datagram to the host on a connected socket",
+        |s| {
+            let fd = prepared("a UDP socket", socket(AF_INET, SOCK_DGRAM, 0))?;
+            let address = v4(Ipv4Addr::LOCALHOST, s.number("udp")?);
+            sys(libc::SYS_connect, [Arg::Int(fd), Arg::In(&address), Arg::Int(16)])?;
+            attack(sys(libc::SYS_write, [Arg::Int(fd), Arg::In(b"picktwo"), Arg::Int(7)]))
+        },
+    )
+    .unseen(),
+    probe(
+        "net.udp-many",
+        "E06",
+        "sends a datagram to the host by the call for many",
+        |s| {
+            let fd = prepared("a UDP socket", socket(AF_INET, SOCK_DGRAM, 0))?;
+            let address = v4(Ipv4Addr::LOCALHOST, s.number("udp")?);
+            let vector = vector(b"picktwo");
+            attack(sys(
+                libc::SYS_sendmmsg,
+                [
+                    Arg::Int(fd),
+                    Arg::In(&message(&address, &vector)),
+                    Arg::Int(1),
+                    Arg::Int(0),
+                ],
+            ))
+        },
+    )
     .unseen(),
     probe(
         "net.udp-lan",
         "E06 E07",
         "sends a datagram to the host's own address",
-        |s| datagram(s, &v4(lan(s)?, s.number("udp")?), AF_INET),
+        |s| datagram(&v4(lan(s)?, s.number("udp")?), AF_INET),
     )
     .agent(&[ENETUNREACH]),
     probe("net.udp-lite", "E06", "makes a UDP-Lite socket", |_| {

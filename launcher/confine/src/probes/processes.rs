@@ -1,6 +1,6 @@
 //! Reaching into, signalling or slowing down other processes: of the host, of picktwo, of the person's terminal.
 
-use super::calls::{Called, attack, c, num, on, prepared, reach, sys};
+use super::calls::{Called, attack, c, num, on, prepared, reach, sys, vector};
 use super::{Expected, Place, Probe, Setting, Stop, Tried, probe};
 use crate::attempt::Arg;
 use nix::errno::Errno;
@@ -16,14 +16,6 @@ fn init(s: &Setting) -> Result<i64, Stop> {
 
 fn pidfd(pid: i64) -> Called {
     num(libc::SYS_pidfd_open, &[pid, 0])
-}
-
-/// One `iovec` of that memory.
-fn vector(buffer: &[u8]) -> [u8; 16] {
-    let mut bytes = [0u8; 16];
-    bytes[..8].copy_from_slice(&(buffer.as_ptr() as u64).to_ne_bytes());
-    bytes[8..].copy_from_slice(&(buffer.len() as u64).to_ne_bytes());
-    bytes
 }
 
 /// Reads or writes memory of a process at the address of our own `MARK`: the same program lies elsewhere there, so what is read

@@ -1,6 +1,6 @@
 //! Asking somebody outside by a local socket, and inherited sockets.
 
-use super::calls::{attack, num, on, open, prepared, sys, two};
+use super::calls::{attack, message, num, on, open, prepared, sys, two, vector};
 use super::{Place, Probe, Stop, Tried, probe};
 use crate::attempt::Arg;
 use libc::{AF_UNIX, O_PATH, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
@@ -65,15 +65,14 @@ pub(super) fn abstract_named(name: &str) -> Vec<u8> {
     address
 }
 
-fn pair(kind: i32) -> super::calls::Called {
-    let mut fds = [0u8; 8];
+fn pair(kind: i32, fds: &mut [u8; 8]) -> super::calls::Called {
     sys(
         libc::SYS_socketpair,
         [
             Arg::Int(AF_UNIX.into()),
             Arg::Int(kind.into()),
             Arg::Int(0),
-            Arg::Out(&mut fds),
+            Arg::Out(fds),
         ],
     )
 }
@@ -199,10 +198,53 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[EPERM]),
     probe(
+        "socket.message-to-path",
+        "A14",
+        "sends a message to a daemon's path",
+        |s| {
+            let fd = socket(SOCK_DGRAM)?;
+            let address = near_address(&s.shared("daemon.dgram")?)?;
+            let vector = vector(b"x");
+            attack(sys(
+                libc::SYS_sendmsg,
+                [Arg::Int(fd), Arg::In(&message(&address, &vector)), Arg::Int(0)],
+            ))
+        },
+    )
+    .agent(&[EPERM]),
+    probe(
+        "socket.pair-to-path",
+        "A15",
+        "sends on one of a pair of datagram sockets to a daemon's path",
+        |s| {
+            let mut fds = [0u8; 8];
+            pair(SOCK_DGRAM, &mut fds)?;
+            let fd = i32::from_ne_bytes([fds[0], fds[1], fds[2], fds[3]]);
+            let address = near_address(&s.shared("daemon.dgram")?)?;
+            // AF_UNSPEC: the pair is parted first.
+            sys(
+                libc::SYS_connect,
+                [Arg::Int(fd.into()), Arg::In(&[0u8; 16]), Arg::Int(16)],
+            )?;
+            attack(sys(
+                libc::SYS_sendto,
+                [
+                    Arg::Int(fd.into()),
+                    Arg::In(b"x"),
+                    Arg::Int(1),
+                    Arg::Int(0),
+                    Arg::In(&address),
+                    Arg::Int(address.len() as i64),
+                ],
+            ))
+        },
+    )
+    .agent(&[EPERM]),
+    probe(
         "socket.pair-datagram",
         "A15",
         "makes a pair of datagram sockets, which can be aimed elsewhere",
-        |_| attack(pair(SOCK_DGRAM)),
+        |_| attack(pair(SOCK_DGRAM, &mut [0; 8])),
     )
     .agent(&[EPERM])
     .network(&[EACCES]),
@@ -210,7 +252,7 @@ pub(super) static PROBES: &[Probe] = &[
         "socket.pair-sequenced",
         "A15",
         "makes a pair of sequenced sockets",
-        |_| attack(pair(SOCK_SEQPACKET)),
+        |_| attack(pair(SOCK_SEQPACKET, &mut [0; 8])),
     )
     .network(&[EACCES])
     .but_for(Place::OutsideWeb),

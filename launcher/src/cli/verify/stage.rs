@@ -99,11 +99,14 @@ impl Stage {
         let lan = own_address();
         let mut datagrams = vec![UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?];
         let udp = datagrams[0].local_addr()?.port();
+        // A host without IPv6 has no control for it.
+        let datagram6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).ok();
+        let udp6 = datagram6.as_ref().map(UdpSocket::local_addr).transpose()?;
+        datagrams.extend(datagram6);
         if let Some(address) = lan {
             listeners.push(TcpListener::bind((address, tcp))?);
             datagrams.push(UdpSocket::bind((address, udp))?);
         }
-        // A host without IPv6 has no control for it.
         let six = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok();
         let tcp6 = six
             .as_ref()
@@ -155,6 +158,7 @@ impl Stage {
             ("fd-file", file.as_raw_fd().to_string()),
             ("fd-socket", ours.as_raw_fd().to_string()),
         ];
+        values.extend(udp6.map(|address| ("udp6", address.port().to_string())));
         values.extend(lan.map(|address| ("lan", address.to_string())));
         values.extend(daemons.values.iter().cloned());
         values.extend(
