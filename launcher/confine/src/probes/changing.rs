@@ -99,36 +99,47 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "change.open-read-write",
         "D10",
-        "opens it for reading and writing, as a shared mapping needs",
+        "opens a file of the workspace for reading and writing, as a shared mapping needs",
         |s| attack(open(&file(s)?, O_RDWR)),
     )
     .read_only(&[EROFS]),
-    probe("change.open-append", "D01", "opens it to append", |s| {
-        attack(open(&file(s)?, O_WRONLY | O_APPEND))
-    })
+    probe(
+        "change.open-append",
+        "D01",
+        "opens a file of the workspace to append",
+        |s| attack(open(&file(s)?, O_WRONLY | O_APPEND)),
+    )
     .read_only(&[EROFS]),
     probe(
         "change.open-truncate",
         "D02",
-        "empties it by an open for reading",
+        "empties a file of the workspace by an open for reading",
         |s| attack(open(&file(s)?, O_RDONLY | O_TRUNC)),
     )
     .read_only(&[EROFS]),
-    probe("change.old-open", "D01", "opens it for writing by the old call", |s| {
-        attack(on(libc::SYS_open, &file(s)?, &[O_WRONLY.into()]))
-    })
+    probe(
+        "change.old-open",
+        "D01",
+        "opens a file of the workspace for writing by the old call",
+        |s| attack(on(libc::SYS_open, &file(s)?, &[O_WRONLY.into()])),
+    )
     .read_only(&[EROFS]),
-    probe("change.openat2", "D01", "opens it for writing by openat2", |s| {
-        let mut how = [0u8; 24];
-        how[0] = O_WRONLY as u8;
-        let path = c(&file(s)?);
-        attack(sys(
-            libc::SYS_openat2,
-            [Arg::Int(CWD), Arg::In(&path), Arg::In(&how), Arg::Int(24)],
-        ))
-    })
+    probe(
+        "change.openat2",
+        "D01",
+        "opens a file of the workspace for writing by openat2",
+        |s| {
+            let mut how = [0u8; 24];
+            how[0] = O_WRONLY as u8;
+            let path = c(&file(s)?);
+            attack(sys(
+                libc::SYS_openat2,
+                [Arg::Int(CWD), Arg::In(&path), Arg::In(&how), Arg::Int(24)],
+            ))
+        },
+    )
     .read_only(&[EROFS]),
-    probe("change.create", "D01", "creates a file", |s| {
+    probe("change.create", "D01", "creates a file in the workspace", |s| {
         attack(open(&new(s)?, O_CREAT | O_WRONLY))
     })
     .read_only(&[EROFS]),
@@ -191,7 +202,7 @@ pub(super) static PROBES: &[Probe] = &[
         |s| attack(open(&s.work("to-file")?, O_WRONLY | O_TRUNC)),
     )
     .read_only(&[EROFS]),
-    probe("change.mkdir", "D01", "makes a directory", |s| {
+    probe("change.mkdir", "D01", "makes a directory in the workspace", |s| {
         attack(on(libc::SYS_mkdir, &new(s)?, &[0o755]))
     })
     .read_only(&[EROFS]),
@@ -199,11 +210,11 @@ pub(super) static PROBES: &[Probe] = &[
         attack(at(libc::SYS_mkdirat, CWD, &new(s)?, &[0o755]))
     })
     .read_only(&[EROFS]),
-    probe("change.rmdir", "D01", "removes a directory", |s| {
+    probe("change.rmdir", "D01", "removes a directory of the workspace", |s| {
         attack(on(libc::SYS_rmdir, &s.work("empty")?, &[]))
     })
     .read_only(&[EROFS]),
-    probe("change.unlink", "D01", "removes a file", |s| {
+    probe("change.unlink", "D01", "removes a file of the workspace", |s| {
         attack(on(libc::SYS_unlink, &file(s)?, &[]))
     })
     .read_only(&[EROFS]),
@@ -211,7 +222,7 @@ pub(super) static PROBES: &[Probe] = &[
         attack(at(libc::SYS_unlinkat, CWD, &file(s)?, &[]))
     })
     .read_only(&[EROFS]),
-    probe("change.rename", "D01", "renames a file", |s| {
+    probe("change.rename", "D01", "renames a file of the workspace", |s| {
         attack(two(libc::SYS_rename, &file(s)?, &new(s)?))
     })
     .read_only(&[EROFS]),
@@ -219,7 +230,7 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two_at(libc::SYS_renameat, (CWD, &file(s)?), (CWD, &new(s)?), 0))
     })
     .read_only(&[EROFS]),
-    probe("change.exchange", "D11", "exchanges two names", |s| {
+    probe("change.exchange", "D11", "exchanges two names of the workspace", |s| {
         attack(two_at(
             libc::SYS_renameat2,
             (CWD, &file(s)?),
@@ -236,7 +247,7 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two_at(libc::SYS_linkat, (CWD, &file(s)?), (CWD, &new(s)?), 0))
     })
     .read_only(&[EROFS]),
-    probe("change.symlink", "D01", "makes a link", |s| {
+    probe("change.symlink", "D01", "makes a link in the workspace", |s| {
         attack(two(libc::SYS_symlink, "file", &new(s)?))
     })
     .read_only(&[EROFS]),
@@ -248,17 +259,20 @@ pub(super) static PROBES: &[Probe] = &[
         ))
     })
     .read_only(&[EROFS]),
-    probe("change.mknod", "D12", "makes a FIFO", |s| {
+    probe("change.mknod", "D12", "makes a FIFO in the workspace", |s| {
         attack(on(libc::SYS_mknod, &new(s)?, &[i64::from(libc::S_IFIFO) | 0o644, 0]))
     })
     .read_only(&[EROFS]),
-    probe("change.truncate", "D02", "cuts a file", |s| {
+    probe("change.truncate", "D02", "cuts a file of the workspace", |s| {
         attack(on(libc::SYS_truncate, &file(s)?, &[1]))
     })
     .read_only(&[EROFS]),
-    probe("change.chmod", "D03", "changes a file's mode", |s| {
-        attack(on(libc::SYS_chmod, &file(s)?, &[0o777]))
-    })
+    probe(
+        "change.chmod",
+        "D03",
+        "changes the mode of a file of the workspace",
+        |s| attack(on(libc::SYS_chmod, &file(s)?, &[0o777])),
+    )
     .read_only(&[EROFS]),
     probe(
         "change.fchmod",
@@ -275,9 +289,12 @@ pub(super) static PROBES: &[Probe] = &[
         attack(at(libc::SYS_fchmodat2, CWD, &file(s)?, &[0o777, 0]))
     })
     .read_only(&[EROFS]),
-    probe("change.chown", "D04", "changes the owner", |s| {
-        attack(on(libc::SYS_chown, &file(s)?, &own_ids()))
-    })
+    probe(
+        "change.chown",
+        "D04",
+        "changes the owner of a file of the workspace",
+        |s| attack(on(libc::SYS_chown, &file(s)?, &own_ids())),
+    )
     .read_only(&[EROFS]),
     probe("change.lchown", "D04", "changes the owner of a link", |s| {
         attack(on(libc::SYS_lchown, &file(s)?, &own_ids()))
@@ -298,11 +315,11 @@ pub(super) static PROBES: &[Probe] = &[
         attack(at(libc::SYS_fchownat, CWD, &file(s)?, &[uid, gid, 0]))
     })
     .read_only(&[EROFS]),
-    probe("change.utime", "D05", "sets times by utime", |s| {
+    probe("change.utime", "D05", "sets times of a file by utime", |s| {
         attack(on(libc::SYS_utime, &file(s)?, &[0]))
     })
     .read_only(&[EROFS]),
-    probe("change.utimes", "D05", "sets times by utimes", |s| {
+    probe("change.utimes", "D05", "sets times of a file by utimes", |s| {
         attack(on(libc::SYS_utimes, &file(s)?, &[0]))
     })
     .read_only(&[EROFS]),
@@ -325,13 +342,19 @@ pub(super) static PROBES: &[Probe] = &[
         set_attribute(libc::SYS_setxattr, &file(s)?)
     })
     .read_only(&[EROFS]),
-    probe("change.lsetxattr", "D06", "sets it without following links", |s| {
-        set_attribute(libc::SYS_lsetxattr, &file(s)?)
-    })
+    probe(
+        "change.lsetxattr",
+        "D06",
+        "sets an extended attribute without following links",
+        |s| set_attribute(libc::SYS_lsetxattr, &file(s)?),
+    )
     .read_only(&[EROFS]),
-    probe("change.fsetxattr", "D06", "sets it by a descriptor for reading", |s| {
-        attribute_by_descriptor(&file(s)?)
-    })
+    probe(
+        "change.fsetxattr",
+        "D06",
+        "sets an extended attribute by a descriptor for reading",
+        |s| attribute_by_descriptor(&file(s)?),
+    )
     .read_only(&[EROFS]),
     probe("change.removexattr", "D06", "removes an extended attribute", |s| {
         attack(two(libc::SYS_removexattr, &s.work("marked")?, "user.mark"))
@@ -395,9 +418,12 @@ pub(super) static PROBES: &[Probe] = &[
         |s| set_fsxattr(&file(s)?),
     )
     .agent(&[EPERM]),
-    probe("change.access", "D01", "asks whether it may write", |s| {
-        attack(on(libc::SYS_access, &file(s)?, &[libc::W_OK.into()]))
-    })
+    probe(
+        "change.access",
+        "D01",
+        "asks whether it may write a file of the workspace",
+        |s| attack(on(libc::SYS_access, &file(s)?, &[libc::W_OK.into()])),
+    )
     .read_only(&[EROFS]),
     probe("change.hidden-create", "D01", "creates a file outside the view", |s| {
         attack(open(&s.hidden("new")?, O_CREAT | O_WRONLY))

@@ -130,16 +130,22 @@ pub(super) static PROBES: &[Probe] = &[
     .retriever(&[ENETUNREACH])
     .gateway(&[EACCES])
     .outside(&[EACCES]),
-    probe("net.tcp-loopback-other", "E01", "connects to it by 127.0.0.2", |s| {
-        tcp(s, Ipv4Addr::new(127, 0, 0, 2))
-    })
+    probe(
+        "net.tcp-loopback-other",
+        "E01",
+        "connects to a server on the host's loopback by 127.0.0.2",
+        |s| tcp(s, Ipv4Addr::new(127, 0, 0, 2)),
+    )
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
     .gateway(&[EACCES])
     .outside(&[EACCES]),
-    probe("net.tcp-any", "E01", "connects to it by 0.0.0.0", |s| {
-        tcp(s, Ipv4Addr::UNSPECIFIED)
-    })
+    probe(
+        "net.tcp-any",
+        "E01",
+        "connects to a server on the host's loopback by 0.0.0.0",
+        |s| tcp(s, Ipv4Addr::UNSPECIFIED),
+    )
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
     .gateway(&[EACCES])
@@ -151,16 +157,22 @@ pub(super) static PROBES: &[Probe] = &[
     .retriever(&[ENETUNREACH])
     .gateway(&[EACCES])
     .outside(&[EACCES]),
-    probe("net.tcp6-mapped", "E01", "connects by ::ffff:127.0.0.1", |s| {
-        tcp6(s, MAPPED, "tcp")
-    })
+    probe(
+        "net.tcp6-mapped",
+        "E01",
+        "connects to a server on the host's loopback by ::ffff:127.0.0.1",
+        |s| tcp6(s, MAPPED, "tcp"),
+    )
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
     .gateway(&[EACCES])
     .outside(&[EACCES]),
-    probe("net.tcp6-any", "E01", "connects by ::", |s| {
-        tcp6(s, Ipv6Addr::UNSPECIFIED, "tcp6")
-    })
+    probe(
+        "net.tcp6-any",
+        "E01",
+        "connects to a server on the host's loopback by ::",
+        |s| tcp6(s, Ipv6Addr::UNSPECIFIED, "tcp6"),
+    )
     .agent(&[ECONNREFUSED])
     .retriever(&[ENETUNREACH])
     .gateway(&[EACCES])
@@ -397,16 +409,24 @@ pub(super) static PROBES: &[Probe] = &[
     )
     .agent(&[ENOSYS])
     .network(&[EACCES]),
-    probe("net.ring-enter", "E11", "enters such a ring", |_| {
-        reach(num(libc::SYS_io_uring_enter, &[-1, 0, 0, 0, 0, 0]), &[Errno::EBADF])
-    })
+    probe(
+        "net.ring-enter",
+        "E11",
+        "enters a ring of calls that no filter sees",
+        |_| reach(num(libc::SYS_io_uring_enter, &[-1, 0, 0, 0, 0, 0]), &[Errno::EBADF]),
+    )
     .agent(&[ENOSYS]),
-    probe("net.ring-register", "E11", "registers with such a ring", |_| {
-        reach(
-            num(libc::SYS_io_uring_register, &[-1, 0, 0, 0]),
-            &[Errno::EBADF, Errno::EINVAL],
-        )
-    })
+    probe(
+        "net.ring-register",
+        "E11",
+        "registers with a ring of calls that no filter sees",
+        |_| {
+            reach(
+                num(libc::SYS_io_uring_register, &[-1, 0, 0, 0]),
+                &[Errno::EBADF, Errno::EINVAL],
+            )
+        },
+    )
     .agent(&[ENOSYS]),
     probe("net.connect-any", "E01", "connects a descriptor that it holds", |s| {
         let address = v4(Ipv4Addr::LOCALHOST, s.number("tcp")?);

@@ -473,9 +473,12 @@ pub(super) static PROBES: &[Probe] = &[
         |s| scheduler(init(s)?),
     )
     .agent(&[EPERM]),
-    probe("process.attributes-init", "F02", "sets that by the newer call", |s| {
-        scheduler_attributes(init(s)?)
-    })
+    probe(
+        "process.attributes-init",
+        "F02",
+        "sets how the sandbox's first process is scheduled by the newer call",
+        |s| scheduler_attributes(init(s)?),
+    )
     .agent(&[EPERM]),
     probe(
         "process.parameters-init",

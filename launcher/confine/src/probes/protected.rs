@@ -37,9 +37,12 @@ pub(super) static PROBES: &[Probe] = &[
         create(s, "CLAUDE.md")
     })
     .edit(&[EACCES]),
-    probe("protect.claude-case", "B07", "creates it in other letters", |s| {
-        create(s, "claude.MD")
-    })
+    probe(
+        "protect.claude-case",
+        "B07",
+        "creates CLAUDE.md in other letters",
+        |s| create(s, "claude.MD"),
+    )
     .edit(&[EACCES]),
     probe("protect.mcp-file", "B08", "creates .mcp.json", |s| {
         create(s, ".mcp.json")
@@ -189,14 +192,17 @@ pub(super) static PROBES: &[Probe] = &[
         |s| attack(open(&s.work("old-alias")?, O_WRONLY)),
     )
     .edit(&[EACCES]),
-    probe("protect.old-alias-truncate", "B19", "empties it by that name", |s| {
-        attack(open(&s.work("old-alias")?, O_WRONLY | O_TRUNC))
-    })
+    probe(
+        "protect.old-alias-truncate",
+        "B19",
+        "empties a protected file by a plain name that it had before",
+        |s| attack(open(&s.work("old-alias")?, O_WRONLY | O_TRUNC)),
+    )
     .edit(&[EACCES]),
     probe(
         "protect.old-alias-mode",
         "B19 D03",
-        "changes its mode by that name",
+        "changes a protected file's mode by a plain name that it had before",
         |s| attack(on(libc::SYS_chmod, &s.work("old-alias")?, &[0o777])),
     )
     .edit(&[EACCES]),
@@ -251,12 +257,17 @@ pub(super) static PROBES: &[Probe] = &[
         |s| attack(on(libc::SYS_chmod, &s.work(".idea/workspace.xml")?, &[0o666])),
     )
     .edit(&[EACCES]),
-    probe("protect.fchmod", "D03", "does so by a descriptor for reading", |s| {
-        attack(num(
-            libc::SYS_fchmod,
-            &[reading(&s.work(".idea/workspace.xml")?)?, 0o666],
-        ))
-    })
+    probe(
+        "protect.fchmod",
+        "D03",
+        "makes a protected file writable for everybody by a descriptor for reading",
+        |s| {
+            attack(num(
+                libc::SYS_fchmod,
+                &[reading(&s.work(".idea/workspace.xml")?)?, 0o666],
+            ))
+        },
+    )
     .edit(&[EACCES]),
     probe("protect.times", "D05", "sets a protected file's times", |s| {
         times(&s.work(".idea/workspace.xml")?)

@@ -38,7 +38,7 @@ fn write_directly(s: &Setting, rel: &str, flags: i32) -> Tried {
 }
 
 pub(super) static PROBES: &[Probe] = &[
-    probe("git.hook", "B01", "creates a hook", |s| {
+    probe("git.hook", "B01", "creates a git hook", |s| {
         create(s, ".git/hooks/pre-commit")
     })
     .edit(&[EACCES]),
@@ -62,7 +62,7 @@ pub(super) static PROBES: &[Probe] = &[
         attack(two(libc::SYS_link, &plain_file(s)?, &s.work(".git/hooks/pre-commit")?))
     })
     .edit(&[EACCES]),
-    probe("git.hook-symlink", "B01", "makes a hook a link", |s| {
+    probe("git.hook-symlink", "B01", "makes a git hook a link", |s| {
         attack(two(libc::SYS_symlink, "../../file", &s.work(".git/hooks/pre-commit")?))
     })
     .edit(&[EACCES]),
@@ -243,7 +243,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "git.config-upload-pack",
         "B02",
-        "does so with a remote that names a program",
+        "renames a configuration whose remote names a program into place",
         |s| {
             config_by_rename(
                 s,
@@ -254,9 +254,12 @@ pub(super) static PROBES: &[Probe] = &[
         },
     )
     .edit(&[EACCES]),
-    probe("git.config-include", "B02", "does so with an included file", |s| {
-        config_by_rename(s, ".git/config.lock", ".git/config", b"[include]\n\tpath = ../file\n")
-    })
+    probe(
+        "git.config-include",
+        "B02",
+        "renames a configuration that includes a file into place",
+        |s| config_by_rename(s, ".git/config.lock", ".git/config", b"[include]\n\tpath = ../file\n"),
+    )
     .edit(&[EACCES]),
     probe(
         "git.config-direct",

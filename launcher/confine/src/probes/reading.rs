@@ -57,7 +57,7 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ENOENT])
     .network(&[EACCES]),
-    probe("read.openat2", "C01", "opens it by openat2", |s| {
+    probe("read.openat2", "C01", "opens a file outside the view by openat2", |s| {
         let how = [0u8; 24];
         let path = super::calls::c(&secret(s)?);
         attack(sys(
@@ -70,49 +70,65 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "read.path-descriptor",
         "C04",
-        "opens it without access, to open it again later",
+        "opens a file outside the view without access, to open it again later",
         |s| attack(open(&secret(s)?, O_PATH)),
     )
     .agent(&[ENOENT])
     .network(&[EACCES])
     .but_for(Place::OutsideWeb),
-    probe("read.stat", "C28", "asks for its size and times", |s| {
-        attack(with_buffer(libc::SYS_stat, &secret(s)?))
-    })
+    probe(
+        "read.stat",
+        "C28",
+        "asks for size and times of a file outside the view",
+        |s| attack(with_buffer(libc::SYS_stat, &secret(s)?)),
+    )
     .agent(&[ENOENT])
     .network(&[EACCES])
     .but_for(Place::OutsideWeb),
-    probe("read.newfstatat", "C28", "asks by newfstatat", |s| {
-        let mut buffer = [0u8; 256];
-        let path = super::calls::c(&secret(s)?);
-        attack(sys(
-            libc::SYS_newfstatat,
-            [Arg::Int(CWD), Arg::In(&path), Arg::Out(&mut buffer)],
-        ))
-    })
+    probe(
+        "read.newfstatat",
+        "C28",
+        "asks for size and times of a file outside the view by newfstatat",
+        |s| {
+            let mut buffer = [0u8; 256];
+            let path = super::calls::c(&secret(s)?);
+            attack(sys(
+                libc::SYS_newfstatat,
+                [Arg::Int(CWD), Arg::In(&path), Arg::Out(&mut buffer)],
+            ))
+        },
+    )
     .agent(&[ENOENT])
     .network(&[EACCES])
     .but_for(Place::OutsideWeb),
-    probe("read.statx", "C28", "asks by statx", |s| {
-        let mut buffer = [0u8; 256];
-        let path = super::calls::c(&secret(s)?);
-        attack(sys(
-            libc::SYS_statx,
-            [
-                Arg::Int(CWD),
-                Arg::In(&path),
-                Arg::Int(0),
-                Arg::Int(0xfff),
-                Arg::Out(&mut buffer),
-            ],
-        ))
-    })
+    probe(
+        "read.statx",
+        "C28",
+        "asks for size and times of a file outside the view by statx",
+        |s| {
+            let mut buffer = [0u8; 256];
+            let path = super::calls::c(&secret(s)?);
+            attack(sys(
+                libc::SYS_statx,
+                [
+                    Arg::Int(CWD),
+                    Arg::In(&path),
+                    Arg::Int(0),
+                    Arg::Int(0xfff),
+                    Arg::Out(&mut buffer),
+                ],
+            ))
+        },
+    )
     .agent(&[ENOENT])
     .network(&[EACCES])
     .but_for(Place::OutsideWeb),
-    probe("read.access", "C28", "asks whether it is there", |s| {
-        attack(on(libc::SYS_access, &secret(s)?, &[0]))
-    })
+    probe(
+        "read.access",
+        "C28",
+        "asks whether a file outside the view is there",
+        |s| attack(on(libc::SYS_access, &secret(s)?, &[0])),
+    )
     .agent(&[ENOENT])
     .network(&[EACCES])
     .but_for(Place::OutsideWeb),
@@ -135,9 +151,12 @@ pub(super) static PROBES: &[Probe] = &[
     })
     .agent(&[ENOENT])
     .network(&[EACCES]),
-    probe("read.statfs", "C28", "asks for the file system it lies on", |s| {
-        attack(with_buffer(libc::SYS_statfs, &s.hidden("")?))
-    })
+    probe(
+        "read.statfs",
+        "C28",
+        "asks for the file system that a directory outside the view lies on",
+        |s| attack(with_buffer(libc::SYS_statfs, &s.hidden("")?)),
+    )
     .agent(&[ENOENT])
     .network(&[EACCES]),
     probe("read.chdir", "C28", "goes to a directory outside the view", |s| {

@@ -103,14 +103,14 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "socket.connect-link",
         "A16",
-        "connects to it through a link of the workspace",
+        "connects to a daemon's socket through a link of the workspace",
         |s| connect(&s.work("to-daemon")?),
     )
     .agent(&[EACCES]),
     probe(
         "socket.connect-descriptor",
         "A16",
-        "connects to it through a path descriptor",
+        "connects to a daemon's socket through a path descriptor",
         |s| {
             let fd = prepared("a path descriptor", open(&s.shared("daemon.sock")?, O_PATH))?;
             connect(&format!("/proc/self/fd/{fd}"))
@@ -120,7 +120,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "socket.connect-relative",
         "A16",
-        "connects to it by a relative path",
+        "connects to a daemon's socket by a relative path",
         |s| {
             prepared("the directory", on(libc::SYS_chdir, s.get("shared")?, &[]))?;
             connect("daemon.sock")
@@ -130,7 +130,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "socket.connect-renamed-link",
         "A16",
-        "connects to it through a link of its private directory",
+        "connects to a daemon's socket through a link of its private directory",
         |s| {
             let link = format!("/tmp/picktwo-link-{}", std::process::id());
             prepared("a link", two(libc::SYS_symlink, &s.shared("daemon.sock")?, &link))?;

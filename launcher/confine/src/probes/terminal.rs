@@ -53,7 +53,7 @@ pub(super) static PROBES: &[Probe] = &[
     probe(
         "terminal.type-high-bits",
         "G10",
-        "does so with bits set that the kernel does not look at",
+        "types into a terminal with bits set that the kernel does not look at",
         |_| {
             let fd = own_terminal()?;
             let request = libc::TIOCSTI as i64 | 1 << 32;

@@ -53,7 +53,13 @@ pub(super) fn one(id: &str, as_json: bool) -> Result<String, String> {
     text.push_str("\nIn picktwo it must answer:\n");
     let rows: Vec<Vec<String>> = answers(probe)
         .into_iter()
-        .map(|(place, wanted)| vec![format!("  {place}"), wanted.join(" or ")])
+        .map(|(place, wanted)| {
+            let told = match wanted.as_slice() {
+                [only] if only == judge::UNSEEN => "success, of which nothing is seen outside".to_owned(),
+                any => any.join(" or "),
+            };
+            vec![format!("  {place}"), told]
+        })
         .collect();
     text.push_str(&table(&rows));
     Ok(text)

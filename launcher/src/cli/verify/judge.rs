@@ -183,13 +183,16 @@ pub(super) fn shown(outcome: &Outcome) -> String {
     }
 }
 
+/// What is expected where a call may succeed, and nothing of it may be seen outside.
+pub(super) const UNSEEN: &str = "unseen";
+
 /// What is expected, for people and records.
 pub(super) fn wanted(expected: Expected) -> Vec<String> {
     match expected {
         Expected::Errno(errnos) => errnos.iter().map(|errno: &Errno| format!("{errno:?}")).collect(),
         Expected::Killed(signal) => vec![signal_name(signal)],
         Expected::Ended => vec!["ended".to_owned()],
-        Expected::Unseen => vec!["unseen".to_owned()],
+        Expected::Unseen => vec![UNSEEN.to_owned()],
     }
 }
 
