@@ -10,7 +10,7 @@ use super::stage::{Layout, Snapshot, Stage};
 use super::terminal::Terminal;
 use crate::cli::output;
 use crate::names;
-use picktwo_confine::probes::{self, Outcome, Place, Probe};
+use picktwo_confine::probes::{Outcome, Place, Probe};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -107,6 +107,7 @@ impl From<std::io::Error> for ForeignError {
 pub(super) fn judge(
     wrapper: &[OsString],
     place: Option<Place>,
+    selected: &[&'static Probe],
     terminal: Option<&Terminal>,
     progress: &Progress,
 ) -> Result<Judgement, ForeignError> {
@@ -131,7 +132,11 @@ pub(super) fn judge(
         }
         .mode()?,
     };
-    let wanted: Vec<&'static Probe> = probes::all().filter(|probe| probe.judges_others(place)).collect();
+    let wanted: Vec<&'static Probe> = selected
+        .iter()
+        .copied()
+        .filter(|probe| probe.judges_others(place))
+        .collect();
     let controls =
         session::controls(&control, base, &wanted, place == Place::Edit, progress).map_err(ForeignError::Controls)?;
     drop(control);

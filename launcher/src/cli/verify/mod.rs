@@ -22,7 +22,7 @@ mod tree;
 use super::output::{self, Paint};
 use crate::session::tier;
 use judge::Judgement;
-use picktwo_confine::probes::{Place, Surroundings};
+use picktwo_confine::probes::{self, Place, Probe, Surroundings};
 use progress::Progress;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Only this mode of the agent; with a command, the mode to judge it by instead of finding out whether its workspace is writable
     #[arg(long, value_enum, value_name = "MODE", conflicts_with = "asked")]
     mode: Option<Mode>,
+    /// Only these attempts, by name or class, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "asked")]
+    only: Vec<String>,
     /// The tier that sessions are started in
     #[arg(long, value_enum, value_name = "TIER", conflicts_with_all = ["command", "asked"])]
     tier: Option<Tier>,
@@ -189,6 +192,7 @@ fn report(args: &Args, terminal: Option<&Terminal>) -> u8 {
         super::EXIT_FAILED
     };
     let judgement = match judged(args, terminal) {
+        Ok(judgement) if judgement.findings.is_empty() => return failed(&"none of these attempts is made there"),
         Ok(judgement) => judgement,
         Err(e) => return failed(&e),
     };
@@ -219,8 +223,9 @@ fn judgement_text(file: &Option<PathBuf>, text: impl FnOnce() -> String) -> Opti
 
 fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String> {
     let progress = Progress::new();
+    let probes = selected(&args.only)?;
     if !args.command.is_empty() {
-        return foreign::judge(&args.command, args.mode.map(Mode::place), terminal, &progress)
+        return foreign::judge(&args.command, args.mode.map(Mode::place), &probes, terminal, &progress)
             .map_err(|e| e.to_string());
     }
     let places = Role::places(args.role, args.mode);
@@ -230,5 +235,17 @@ fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String>
     let asked = args.tier.unwrap_or(Tier::Full);
     session::startable(asked)?;
     tier::full().map_err(|e| e.to_string())?;
-    own::verify(&places, asked, terminal, &progress)
+    own::verify(&places, asked, &probes, terminal, &progress)
+}
+
+/// The attempts of these names or classes; all, if there are none.
+fn selected(only: &[String]) -> Result<Vec<&'static Probe>, String> {
+    let named = |probe: &Probe, name: &String| probe.id == name || probe.class() == name;
+    if let Some(unknown) = only.iter().find(|name| !probes::all().any(|probe| named(probe, name))) {
+        return Err(format!(
+            "there is no attempt and no class `{unknown}`: `picktwo verify --list` lists them"
+        ));
+    }
+    let wanted = |probe: &&'static Probe| only.is_empty() || only.iter().any(|name| named(probe, name));
+    Ok(probes::all().filter(wanted).collect())
 }

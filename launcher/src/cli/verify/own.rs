@@ -10,7 +10,7 @@ use super::stage::{Layout, Stage};
 use super::terminal::Terminal;
 use crate::session::judged;
 use picktwo_confine::Errno;
-use picktwo_confine::probes::{self, Expected, Outcome, Place, Probe, SETTING_MARK};
+use picktwo_confine::probes::{Expected, Outcome, Place, Probe, SETTING_MARK};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -21,12 +21,15 @@ use std::path::Path;
 pub(super) fn verify(
     places: &[Place],
     tier: Tier,
+    selected: &[&'static Probe],
     terminal: Option<&Terminal>,
     progress: &Progress,
 ) -> Result<Judgement, String> {
     let base = Base::new(&std::env::temp_dir()).map_err(|e| format!("cannot make a temporary directory: {e}"))?;
     let objects = Objects::new(base.path(), terminal).map_err(|e| format!("cannot prepare the attempts: {e}"))?;
-    let wanted: Vec<&'static Probe> = probes::all()
+    let wanted: Vec<&'static Probe> = selected
+        .iter()
+        .copied()
         .filter(|probe| places.iter().any(|&place| probe.expected(place).is_some()))
         .collect();
     let controls = {
