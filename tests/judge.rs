@@ -1,8 +1,21 @@
 //! Other sandboxes are judged by what they refuse: nothing holds without one, and what does not run the attempts is an error.
 
-use picktwo_tests::{report::not_run, run::Finished, scene::Scene};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use picktwo_tests::{
+    report::not_run,
+    run::{self, Finished},
+    scene::Scene,
+};
 use serde_json::Value;
-use std::{fs, process::Command, time::Duration};
+use std::{
+    fs,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 const LIMIT: Duration = Duration::from_secs(400);
 
@@ -209,10 +222,10 @@ fn reports_for_other_programs_say_the_same() {
     let escaped = count(&found, "escaped");
     let report: Value = serde_json::from_slice(&fs::read(&sarif).unwrap()).unwrap();
     assert_eq!(report["version"], "2.1.0");
-    let run = &report["runs"][0];
-    let results = run["results"].as_array().unwrap();
+    let run_of = &report["runs"][0];
+    let results = run_of["results"].as_array().unwrap();
     assert_eq!(results.len() as u64, escaped);
-    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    let rules = run_of["tool"]["driver"]["rules"].as_array().unwrap();
     assert_eq!(rules.len(), found["probes"].as_array().unwrap().len());
     for result in results {
         let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
@@ -238,6 +251,23 @@ fn reports_for_other_programs_say_the_same() {
         ),
         Err(e) => not_run("reading JUnit by another parser", &e.to_string()),
     }
+}
+
+#[test]
+fn what_is_ended_before_its_time_leaves_nothing() {
+    let scene = scene();
+    let place = scene.home().join(".cache/picktwo");
+    let entries = || fs::read_dir(&place).map_or(0, Iterator::count);
+    let running = run::start(scene.picktwo(["verify", "--", "env"]), b"").unwrap();
+    let since = Instant::now();
+    while entries() == 0 && since.elapsed() < LIMIT {
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(running.pid()), Signal::SIGINT).unwrap();
+    let finished = running.finish(LIMIT).unwrap();
+    assert_eq!(finished.code(), 125, "{}", finished.all());
+    assert!(finished.stderr.contains("ended before its time"), "{}", finished.all());
+    assert_eq!(entries(), 0, "something is left behind");
 }
 
 #[test]

@@ -18,7 +18,8 @@ const LINE: usize = 4096;
 /// A command that makes attempts.
 pub(super) struct Driven {
     child: Child,
-    input: ChildStdin,
+    /// None: it was told to end.
+    input: Option<ChildStdin>,
     output: ChildStdout,
     buffer: Vec<u8>,
 }
@@ -32,7 +33,7 @@ impl Driven {
         };
         Ok(Self {
             child,
-            input,
+            input: Some(input),
             output,
             buffer: Vec::new(),
         })
@@ -45,12 +46,19 @@ impl Driven {
 
     /// Says what the attempts are aimed at.
     pub(super) fn aim(&mut self, setting: &Setting) -> std::io::Result<()> {
-        writeln!(self.input, "{SETTING_MARK}{}", setting.text())
+        self.say(&format!("{SETTING_MARK}{}", setting.text()))
+    }
+
+    fn say(&mut self, line: &str) -> std::io::Result<()> {
+        match &mut self.input {
+            Some(input) => writeln!(input, "{line}"),
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
     }
 
     /// Makes one attempt; none: there is nobody left who could.
     pub(super) fn attempt(&mut self, id: &str) -> Option<Outcome> {
-        writeln!(self.input, "{id}").ok()?;
+        self.say(id).ok()?;
         let outcome = self.find(PATIENCE, |line| {
             Trial::read(line)
                 .filter(|trial| trial.id == id)
@@ -64,22 +72,20 @@ impl Driven {
     }
 
     /// Ends it: its input is at its end, and what does not take that is killed.
-    pub(super) fn end(self) -> std::io::Result<ExitStatus> {
-        let Self {
-            mut child,
-            input,
-            output,
-            ..
-        } = self;
-        drop((input, output));
+    pub(super) fn end(mut self) -> std::io::Result<ExitStatus> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> std::io::Result<ExitStatus> {
+        self.input = None;
         let since = Instant::now();
         loop {
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if since.elapsed() > END {
-                child.kill()?;
-                return child.wait();
+                self.child.kill()?;
+                return self.child.wait();
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -110,6 +116,13 @@ impl Driven {
                 _ => return None,
             }
         }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // Nothing that it uses is taken away while it runs. One that was ended before answers at once.
+        let _ = self.finish();
     }
 }
 

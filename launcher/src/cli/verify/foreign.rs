@@ -285,7 +285,7 @@ impl Room<'_> {
         let mut findings = Vec::with_capacity(wanted.len());
         let mut running: Option<(Driven, Snapshot)> = None;
         for (done, (probe, (control, seen))) in wanted.iter().zip(controls).enumerate() {
-            progress.step("judged", done, wanted.len());
+            progress.step("judged", done, wanted.len())?;
             let Some(expected) = probe.expected(place) else {
                 continue;
             };

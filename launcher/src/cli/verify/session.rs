@@ -84,7 +84,7 @@ pub(super) fn controls(
     driven.aim(&stage.setting)?;
     let mut controls = Vec::with_capacity(probes.len());
     for (done, probe) in probes.iter().enumerate() {
-        progress.step("outside", done, probes.len());
+        progress.step("outside", done, probes.len())?;
         stage.restore()?;
         let before = stage.look()?;
         let outcome = driven.attempt(probe.id);
@@ -171,7 +171,7 @@ pub(super) fn agent(
             if edit { "agent, edit" } else { "agent, read-only" },
             done,
             probes.len(),
-        );
+        )?;
         let got = driven.attempt(probe.id).map_or(Got::Nothing, Got::Outcome);
         let after = stage.look()?;
         results.push((got, stage.effect(&before, &after, edit)));

@@ -1,10 +1,14 @@
 //! A terminal of the person's, from which everything is judged: what is typed into it by whoever is judged is seen.
 
+use super::progress::ending;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use picktwo_confine::attempt::{self, Arg};
 use picktwo_confine::process;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 const UNLOCK: i64 = 0x4004_5431; // TIOCSPTLCK
@@ -77,12 +81,15 @@ pub(super) fn typed(watched: &File) -> bool {
 }
 
 /// Does the work in a child whose terminal is a new one, as a person's shell and all that it starts share one, and gives its exit
-/// code. Without a pseudoterminal, the work gets none. Must be called while this process has one thread.
+/// code. Without a pseudoterminal, the work gets none. What ends a command for a person (Ctrl-C) is passed on, so that the work
+/// ends in order and takes away what it made. Must be called while this process has one thread.
 ///
 /// # Errors
-/// The child could not be started.
+/// The child could not be started, or waited for.
 pub(super) fn on_own(work: impl FnOnce(Option<&Terminal>) -> u8) -> Result<u8, picktwo_confine::Error> {
     let terminal = Terminal::new().ok();
+    // Blocked in both. What is started by either gets an empty mask.
+    let signals = ending().thread_block().and_then(|()| SignalFd::new(&ending()));
     let child = process::fork_bound("the judge", move || {
         // A child is no group's leader, and the terminal is nobody's.
         let taken = terminal.as_ref().filter(|terminal| {
@@ -93,5 +100,19 @@ pub(super) fn on_own(work: impl FnOnce(Option<&Terminal>) -> u8) -> Result<u8, p
         std::mem::forget(terminal);
         code
     })?;
+    while let Ok(signals) = &signals
+        && !child.ended_within(0)?
+    {
+        let mut ready = [
+            PollFd::new(child.pidfd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
+        let told = poll(&mut ready, PollTimeout::NONE).is_ok()
+            && ready[1].any() == Some(true)
+            && matches!(signals.read_signal(), Ok(Some(_)));
+        if told {
+            child.signal(Signal::SIGTERM)?;
+        }
+    }
     Ok(u8::try_from(child.wait()?.code()).unwrap_or(super::super::EXIT_FAILED))
 }
