@@ -1,11 +1,11 @@
 """Tries what a session without namespaces shares with the host; prints `name: errno` (0: it worked) for each attempt.
 
-shared.py VICTIM_PID HOST_DIRECTORY TCP_PORT ABSTRACT_NAME IPC_KEY CONTROL_SOCKET
+shared.py VICTIM_PID HOST_DIRECTORY TCP_PORT ABSTRACT_NAME IPC_KEY TERMINAL CONTROL_SOCKET
 The host directory holds `file`, `socket` (somebody listens) and `closed`, which the session may not read.
 """
 import ctypes, errno, os, signal, socket, sys, threading, time
 
-pid, host, port, abstract, key, control = sys.argv[1:7]
+pid, host, port, abstract, key, terminal_of_the_host, control = sys.argv[1:8]
 pid, port, key = int(pid), int(port), int(key)
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,7 +31,8 @@ def read(path):
         f.read(64)
 
 
-for name in ["cmdline", "environ", "status", "stat", "maps", "mem", "mountinfo", "auxv", "io", "comm"]:
+attempt("proc mem", lambda: os.open(f"/proc/{pid}/mem", os.O_RDONLY))
+for name in ["cmdline", "environ", "status", "stat", "maps", "mountinfo", "auxv", "io", "comm"]:
     attempt(f"proc {name}", lambda: read(f"/proc/{pid}/{name}"))
 attempt("proc fd", lambda: os.listdir(f"/proc/{pid}/fd"))
 attempt("proc root", lambda: read(f"/proc/{pid}/root/etc/hostname"))
@@ -50,10 +51,25 @@ attempt("own meminfo", lambda: read("/proc/meminfo"))
 attempt("own sysctl", lambda: read("/proc/sys/kernel/osrelease"))
 
 attempt("signal", lambda: os.kill(pid, 0))
-attempt("signal by descriptor", lambda: signal.pidfd_send_signal(os.pidfd_open(pid), 0))
 attempt("ptrace", lambda: call(101, 16, pid, 0, 0))
-attempt("read memory", lambda: call(310, pid, 0, 0, 0, 0, 0))
-attempt("take descriptor", lambda: call(438, os.pidfd_open(pid), 0, 0))
+
+
+class Iovec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def read_memory():
+    here = Iovec(ctypes.addressof(ctypes.create_string_buffer(8)), 8)
+    there = Iovec(0x1000, 8)
+    try:
+        call(310, pid, ctypes.byref(here), ctypes.c_long(1), ctypes.byref(there), ctypes.c_long(1), ctypes.c_long(0))
+    except OSError as e:
+        # Nothing is mapped there: whoever is told so may read.
+        if e.errno != errno.EFAULT:
+            raise
+
+
+attempt("read memory", read_memory)
 attempt("nice", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))
 attempt("affinity", lambda: os.sched_setaffinity(pid, {0}))
 attempt("scheduler", lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)))
@@ -93,7 +109,8 @@ attempt("connect out", lambda: inet().connect(("192.0.2.1", 80)))
 attempt("fast open", lambda: inet().sendto(b"x", socket.MSG_FASTOPEN, ("127.0.0.1", port)))
 attempt("bind", lambda: inet().bind(("127.0.0.1", 0)))
 attempt("listen", lambda: inet().listen())
-attempt("interfaces", lambda: call(16, inet().fileno(), 0x8912, ctypes.create_string_buffer(64)))
+asking = inet()
+attempt("interfaces", lambda: call(16, asking.fileno(), 0x8912, ctypes.create_string_buffer(64)))
 
 
 def unix():
@@ -130,11 +147,38 @@ def served():
 
 attempt("own socket", served)
 
+
+def terminal():
+    # As `openpty` without TIOCGPTPEER: the other end by its name.
+    master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    libc.unlockpt(master)
+    end = os.open(os.ptsname(master) if hasattr(os, "ptsname") else name_of(master), os.O_RDWR | os.O_NOCTTY)
+    os.write(end, b"x\n")
+    os.read(master, 3)
+
+
+def name_of(master):
+    libc.ptsname.restype = ctypes.c_char_p
+    return libc.ptsname(master).decode()
+
+
+attempt("own terminal", terminal)
+attempt("own terminal by libc", lambda: os.openpty())
+attempt("host terminal", lambda: os.open(terminal_of_the_host, os.O_RDWR | os.O_NOCTTY))
+attempt("host terminal to read", lambda: os.open(terminal_of_the_host, os.O_RDONLY | os.O_NOCTTY))
+attempt("descriptor of a process", lambda: os.pidfd_open(pid))
+child = os.fork()
+if child == 0:
+    os._exit(0)
+time.sleep(0.1)
+attempt("descriptor of an own process", lambda: os.pidfd_open(child))
+os.waitpid(child, 0)
+
 file = host + "/file"
 attempt("read", lambda: read(file))
 attempt("closed", lambda: read(host + "/closed"))
 attempt("write", lambda: os.open(file, os.O_WRONLY))
-attempt("create", lambda: os.open(host + "/made", os.O_WRONLY | os.O_CREAT, 0o600))
+attempt("create", lambda: os.open(host + "/created", os.O_WRONLY | os.O_CREAT, 0o600))
 attempt("truncate", lambda: os.truncate(file, 0))
 attempt("chmod", lambda: os.chmod(file, 0o777))
 attempt("chown", lambda: os.chown(file, os.getuid(), os.getgid()))
@@ -146,9 +190,9 @@ attempt("fchmod", lambda: os.fchmod(descriptor, 0o777))
 attempt("ftimes", lambda: os.utime(descriptor, (1, 1)))
 attempt("fxattr", lambda: os.setxattr(descriptor, "user.picktwo", b"x"))
 attempt("fchmod by name", lambda: os.chmod(f"/proc/self/fd/{descriptor}", 0o777))
-attempt("rename", lambda: os.rename(file, host + "/other"))
 attempt("link", lambda: os.link(file, os.environ["TMPDIR"] + "/linked"))
-attempt("unlink", lambda: os.unlink(file))
+attempt("rename", lambda: os.rename(file, host + "/other"))
+attempt("unlink", lambda: os.unlink(file if os.path.exists(file) else host + "/other"))
 attempt("device", lambda: os.mknod(os.environ["TMPDIR"] + "/device", 0o020600, os.makedev(1, 5)))
 attempt("own chmod", lambda: os.chmod(os.environ["TMPDIR"], 0o711))
 attempt("own home", lambda: open(os.environ["HOME"] + "/made", "w").close())

@@ -260,6 +260,13 @@ pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &Space) -> Re
     if let Some(rights) = space.ground.rights() {
         // So that it can take its own directory away.
         access = access.path(Rights::RemoveDirectories, Place::parent())?;
+        // Terminals are opened on the session's behalf.
+        for device in ["/dev/ptmx", "/dev/pts"] {
+            let device = Path::new(device);
+            if device.exists() {
+                access = access.path(Rights::Device, device)?;
+            }
+        }
         access = access.path(Rights::Write, space.ground.place().unwrap_or(Place::parent()))?;
         return Ok(agent::allow_container(access, rights)?);
     }

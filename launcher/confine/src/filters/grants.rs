@@ -147,6 +147,14 @@ pub(super) fn agent(grants: Grants) -> Filter {
         for call in [call!(SYS_connect), call!(SYS_bind)] {
             rules.push(rule(call, &[], Action::Notify, "the address lies behind a pointer"));
         }
+        if grants.reads {
+            rules.push(rule(
+                call!(SYS_pidfd_open),
+                &[],
+                Action::Notify,
+                "which processes there are is the session's own view of them",
+            ));
+        }
         if grants.listen {
             rules.push(rule(
                 call!(SYS_listen),

@@ -14,6 +14,7 @@ use picktwo_confine::landlock::{self, Access};
 use picktwo_confine::process::{self, Child};
 use picktwo_confine::selfcheck::{self, SelfCheck};
 use picktwo_confine::{Role, filters, limits, seccomp, sys};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A broker that is up, and locks itself.
@@ -185,6 +186,35 @@ pub(crate) fn gateway_port(address: &[u8]) -> Option<u16> {
     is_gateway.then(|| u16::from_be_bytes(*port))
 }
 
+/// Whether an internet address names this machine: its loopback, or no address in particular.
+pub(crate) fn is_loopback(address: &[u8]) -> bool {
+    let Some((family, rest)) = address.split_first_chunk::<2>() else {
+        return false;
+    };
+    match i32::from(u16::from_ne_bytes(*family)) {
+        family if family == AddressFamily::Inet as i32 => {
+            let ip = rest
+                .get(2..6)
+                .and_then(|ip| <[u8; 4]>::try_from(ip).ok())
+                .map(Ipv4Addr::from);
+            ip.is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
+        }
+        family if family == AddressFamily::Inet6 as i32 => {
+            let ip = rest
+                .get(6..22)
+                .and_then(|ip| <[u8; 16]>::try_from(ip).ok())
+                .map(Ipv6Addr::from);
+            ip.is_some_and(|ip| {
+                let mapped = ip
+                    .to_ipv4_mapped()
+                    .is_some_and(|ip| ip.is_loopback() || ip.is_unspecified());
+                ip.is_loopback() || ip.is_unspecified() || mapped
+            })
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +250,28 @@ mod tests {
             vec![],
         ] {
             assert_eq!(gateway_port(&other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn this_machines_own_addresses() {
+        for own in [
+            inet([127, 0, 0, 1], 1),
+            inet([127, 9, 9, 9], 1),
+            inet([0; 4], 1),
+            inet6("::1".parse().unwrap(), 1),
+            inet6("::".parse().unwrap(), 1),
+            inet6("::ffff:127.0.0.2".parse().unwrap(), 1),
+        ] {
+            assert!(is_loopback(&own), "{own:?}");
+        }
+        for other in [
+            inet([192, 0, 2, 1], 1),
+            inet6("2001:db8::1".parse().unwrap(), 1),
+            vec![2],
+            vec![],
+        ] {
+            assert!(!is_loopback(&other), "{other:?}");
         }
     }
 

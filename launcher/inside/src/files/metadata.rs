@@ -19,7 +19,7 @@ pub(crate) const SETXATTRAT: i64 = 463;
 pub(crate) const REMOVEXATTRAT: i64 = 466;
 
 /// What programs get that would change the metadata of what is not theirs to change, where no read-only mount says so.
-const OUTSIDE: Errno = Errno::EPERM;
+const OUTSIDE: Errno = Errno::EACCES;
 const NOFOLLOW: i32 = libc::AT_SYMLINK_NOFOLLOW;
 const EMPTY: i32 = libc::AT_EMPTY_PATH;
 const XATTR_NAME_MAX: usize = 255;

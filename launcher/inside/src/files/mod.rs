@@ -19,6 +19,7 @@ mod proc;
 mod rename;
 mod resolve;
 mod socket_files;
+mod terminals;
 mod vet;
 mod waiting;
 mod walk;
@@ -158,6 +159,7 @@ pub struct Grants {
     /// Descriptors that are on their way to callers and not closed here yet.
     closing: AtomicUsize,
     staged: vet::Staged,
+    terminals: terminals::Terminals,
     written: written::Written,
     waiting: Waiting,
 }
@@ -212,6 +214,7 @@ impl Grants {
             umasks: AtomicU64::new(0),
             closing: AtomicUsize::new(0),
             staged: vet::Staged::default(),
+            terminals: terminals::Terminals::default(),
             written: written::Written::default(),
             waiting: Waiting::default(),
         }))
@@ -288,6 +291,7 @@ impl Grants {
                 self.umasks.fetch_add(1, Ordering::AcqRel);
                 Ok(Answer::Proceed)
             }
+            libc::SYS_pidfd_open => self.open_process(call),
             _ => self.metadata(call),
         }
     }
@@ -497,5 +501,5 @@ fn call_name(nr: i64) -> Option<&'static str> {
         SYS_linkat SYS_unlink SYS_unlinkat SYS_symlink SYS_symlinkat SYS_mknod SYS_mknodat SYS_truncate SYS_chmod SYS_fchmod
         SYS_fchmodat SYS_fchmodat2 SYS_chown SYS_fchown SYS_lchown SYS_fchownat SYS_utime SYS_utimes SYS_futimesat SYS_utimensat
         SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_access SYS_faccessat
-        SYS_faccessat2 SYS_umask)
+        SYS_faccessat2 SYS_pidfd_open SYS_umask)
 }

@@ -141,6 +141,9 @@ impl Grants {
             return Err(Errno::EINVAL);
         }
         let target = call.target(dirfd, path)?;
+        if let Some(outcome) = self.open_terminal(call, &target.path, how) {
+            return outcome;
+        }
         if resolve != 0 {
             self.restricted(&target, how, resolve)?;
         }

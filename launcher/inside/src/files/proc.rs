@@ -112,6 +112,9 @@ impl Grants {
             _ if text == b"/etc/mtab" => b"/self/mounts",
             _ if text == b"/dev/fd" => b"/self/fd",
             _ if text.first() == Some(&b'/') => {
+                if let Some(outcome) = self.open_terminal(call, &text, how) {
+                    return outcome;
+                }
                 if let Some((root, rel)) = self.split_root(&text)
                     && self.roots[root].moved
                 {
@@ -170,6 +173,18 @@ impl Grants {
         }
     }
 
+    /// `pidfd_open`, of processes of the session: of all others there are none.
+    pub(crate) fn open_process(&self, call: &Call<'_>) -> Outcome {
+        let Some(shared) = &self.shared else {
+            return Ok(Answer::Proceed);
+        };
+        match call.int(0) {
+            number if number > 0 && self.process(call, shared, &Who::Number(number)).is_none() => Err(Errno::ESRCH),
+            // Its arguments are in registers. That the number may be another's by then gives a descriptor that no right comes with.
+            _ => Ok(Answer::Proceed),
+        }
+    }
+
     fn proc_file(&self, dir: BorrowedFd<'_>, path: &[u8], flags: i32) -> Result<OwnedFd, Errno> {
         let path = super::cstring(path)?;
         let fd = sys::openat2(dir, &path, flags | libc::O_RDONLY | libc::O_NOCTTY, 0, BENEATH)?;
@@ -192,7 +207,11 @@ impl Grants {
         };
         let path = CString::new(number).ok()?;
         let dir = sys::openat(self.proc.as_fd(), &path, libc::O_PATH | libc::O_DIRECTORY, 0).ok()?;
-        sys::readlinkat(dir.as_fd(), c"exe").ok()?;
+        match sys::readlinkat(dir.as_fd(), c"exe") {
+            // One that has ended and waits for its parent has none.
+            Ok(_) | Err(Errno::ENOENT) => {}
+            Err(_) => return None,
+        }
         // A thread's number leads to its process's directory, too.
         let status = sys::openat(dir.as_fd(), c"status", libc::O_RDONLY, 0).ok()?;
         let text = std::io::read_to_string(std::fs::File::from(status)).ok()?;

@@ -10,7 +10,7 @@
 mod address;
 mod table;
 
-use crate::container::broker::gateway_port;
+use crate::container::broker::{gateway_port, is_loopback};
 use crate::files::{Call, Grants, unreadable};
 use crate::socket_request::{ADDRESS_MAX, SocketReply, SocketRequest};
 use crate::writers::{self, Members};
@@ -302,8 +302,12 @@ impl Sockets {
         if let Some(SharedNetwork { gateway }) = self.shared
             && (gateway.is_none() || gateway_port(&bytes) != gateway)
         {
-            // What an empty network namespace answers, too.
-            return Err(Errno::ENETUNREACH);
+            // What a network namespace with nothing but its own loopback answers, too.
+            return Err(if is_loopback(&bytes) {
+                Errno::ECONNREFUSED
+            } else {
+                Errno::ENETUNREACH
+            });
         }
         let blocking = make_nonblocking(entry)?;
         let result = self.ask(&SocketRequest::Connect { address: bytes }, Some(entry.fd.as_fd()));
