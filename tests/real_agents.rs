@@ -8,10 +8,10 @@ use picktwo_tests::{
     processes::{self, Needle, Search},
     report::not_run,
     run,
-    scene::{Scene, SessionLine},
+    scene::{Scene, SessionLine, container},
 };
 use serde_json::json;
-use std::{io::Write as _, time::Duration};
+use std::{io::Write as _, path::PathBuf, time::Duration};
 
 /// For one step of an agent.
 const STEP: Duration = Duration::from_secs(60);
@@ -193,7 +193,12 @@ fn search(scene: &Scene, session: &SessionLine, secrets: &Secrets) -> Search {
     search.tree(&scene.work(), &needles);
     scene.open_homes();
     search.tree(&scene.state().join("agents"), &needles);
-    let roots = processes::writable_roots(&inside);
+    // Without a view the session's own directory is what it writes, beside its home.
+    let roots = if container() {
+        vec![PathBuf::from(format!("/tmp/picktwo.{}", session.id))]
+    } else {
+        processes::writable_roots(&inside)
+    };
     assert!(!roots.is_empty(), "no process inside shows its files: {inside:?}");
     for root in roots {
         search.tree(&root, &needles);

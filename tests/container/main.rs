@@ -200,6 +200,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("bind", "EACCES"),
     ("listen", "EACCES"),
     ("interfaces", "EPERM"),
+    ("device", "ENOPROTOOPT"),
     ("abstract", "EACCES"),
     ("abstract bind", "EACCES"),
     ("host socket", "EACCES"),
@@ -242,6 +243,7 @@ const WORKS: &[&str] = &[
     "own shared memory gone",
     "tcp socket",
     "own socket",
+    "own options",
     "own terminal",
     "own terminal by libc",
     "descriptor of an own process",
@@ -254,11 +256,13 @@ const WORKS: &[&str] = &[
 
 /// Attempts that this host, or an ordinary user, is refused bare as well: what stops them is told apart by the session's own error.
 const NEVER: &[(&str, &str)] = &[
+    ("source route", "ENOPROTOOPT"),
+    ("strict source route", "ENOPROTOOPT"),
     ("raw socket", "EPERM"),
     ("mptcp socket", "EPROTONOSUPPORT"),
     ("vsock", "EAFNOSUPPORT"),
     ("connect out", "ENETUNREACH"),
-    ("device", "EPERM"),
+    ("device node", "EPERM"),
 ];
 
 fn answers(text: &str) -> BTreeMap<String, String> {
@@ -610,4 +614,37 @@ fn a_session_of_roots_is_as_closed() {
     assert_eq!(before, after);
     assert!(!work.join("made").exists());
     let _ = fs::remove_dir_all(&base);
+}
+
+#[test]
+fn the_way_home_stays_open_for_the_session_that_is_left() {
+    let scene = scene();
+    let script = "echo up; read line; echo kept > ~/note && cat ~/note";
+    let mut command = scene.picktwo(["run", "--tier", "container", "--", "sh", "-c", script]);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    command.stdin(reader).stdout(std::process::Stdio::piped());
+    let mut first = command.spawn().unwrap();
+    drop(command);
+    let mut lines = std::io::BufReader::new(first.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+    assert_eq!(line, "up\n");
+    // Sessions of both tiers that have the same home come and go meanwhile.
+    for tier in ["container", "full"] {
+        let other = scene.picktwo(["run", "--tier", tier, "--", "sh", "-c", "echo other > ~/other"]);
+        let other = finished(other);
+        assert_eq!(other.code(), 0, "{tier}: {}", other.all());
+    }
+    writeln!(writer).unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "kept\n");
+    assert!(first.wait().unwrap().success());
+    let above = fs::read_dir(scene.state().join("agents/generic"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    assert_eq!(fs::metadata(&above).unwrap().mode() & 0o777, 0, "{}", above.display());
 }

@@ -20,10 +20,9 @@ use picktwo_inside::view::{self, Made, ReadOnly};
 use picktwo_policies::model::{KeySource, Placeholders, Seed};
 use picktwo_policies::protect::Protected;
 use std::ffi::OsString;
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -108,8 +107,7 @@ pub(super) fn close_home(plan: &Plan) -> Result<(), StartError> {
         return Ok(());
     }
     let above = super::plan::above(&plan.private_home);
-    std::fs::set_permissions(above, Permissions::from_mode(0o000))
-        .map_err(|e| StartError::File("close", above.to_path_buf(), e))
+    super::space::close_way(above).map_err(|e| StartError::File("close", above.to_path_buf(), e))
 }
 
 /// Opens a directory of the private home, making what is missing of it. The home was the agent's in earlier sessions: what it

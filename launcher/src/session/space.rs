@@ -4,7 +4,7 @@ use super::plan::{self, Plan};
 use super::prepare;
 use super::start::StartError;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
@@ -43,6 +43,7 @@ pub(super) struct Container {
     broker: broker::Broker,
     place: Place,
     tools: OwnedFd,
+    home: Closing,
 }
 
 /// A session's place.
@@ -80,12 +81,57 @@ enum Kind {
     },
 }
 
-/// Closes the way to the private home when the session is over: meanwhile it is the session's HOME, under its real path.
-struct Closing(PathBuf);
+/// Keeps the way to the private home open while the session lives: it is its HOME, under its real path. The last session that is there
+/// closes it.
+struct Closing {
+    way: PathBuf,
+    /// Shared by the sessions of this home.
+    lock: Flock<File>,
+}
+
+impl Closing {
+    fn new(plan: &Plan) -> Result<Self, StartError> {
+        let way = plan::above(&plan.private_home).to_path_buf();
+        let failed = |e| StartError::File("open", way.clone(), e);
+        let open = || fs::set_permissions(&way, Permissions::from_mode(0o700));
+        // Another session may close it at this moment.
+        let mut tries = 0..100;
+        let dir = loop {
+            open().map_err(failed)?;
+            match File::open(&way) {
+                Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && tries.next().is_some() => {}
+                other => break other.map_err(failed)?,
+            }
+        };
+        let lock = Flock::lock(dir, FlockArg::LockShared).map_err(|(_, errno)| failed(errno.into()))?;
+        // From here on none does.
+        open().map_err(failed)?;
+        Ok(Self { way, lock })
+    }
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let _ = fs::set_permissions(&self.0, Permissions::from_mode(0o000));
+        if self.lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
+            let _ = fs::set_permissions(&self.way, Permissions::from_mode(0o000));
+        }
+    }
+}
+
+/// Closes the way to the private home of a session that has it mounted, unless one without a view is on it, which then closes it.
+///
+/// # Errors
+/// It cannot be closed.
+pub(super) fn close_way(way: &Path) -> std::io::Result<()> {
+    let dir = match File::open(way) {
+        // It is closed.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return Ok(()),
+        other => other?,
+    };
+    match Flock::lock(dir, FlockArg::LockExclusiveNonblock) {
+        Ok(_alone) => fs::set_permissions(way, Permissions::from_mode(0o000)),
+        Err((_, Errno::EAGAIN)) => Ok(()),
+        Err((_, errno)) => Err(errno.into()),
     }
 }
 
@@ -107,9 +153,15 @@ pub(super) fn start(
         }
         None => {
             let place = Place::create(id).map_err(|e| StartError::File("make", Place::of(id), e))?;
+            let home = Closing::new(plan)?;
             let tools = furnish(plan, view_plan, &place)?;
             let broker = broker::start(view_plan.gateway).map_err(StartError::View)?;
-            Ok(Starting::Container(Box::new(Container { broker, place, tools })))
+            Ok(Starting::Container(Box::new(Container {
+                broker,
+                place,
+                tools,
+                home,
+            })))
         }
     }
 }
@@ -188,7 +240,7 @@ impl Starting {
                             keeper: None,
                             keeper_pid: 0,
                             others: Arc::default(),
-                            _home: Closing(plan::above(&plan.private_home).to_path_buf()),
+                            _home: made.home,
                         },
                     },
                 })

@@ -471,7 +471,16 @@ pub(super) fn gateway() -> Filter {
 }
 
 pub(super) fn retriever() -> Filter {
-    let mut rules = base();
+    let mut rules = Vec::new();
+    for level in [libc::IPPROTO_IP as u32, libc::IPPROTO_IPV6 as u32] {
+        rules.push(rule(
+            call!(SYS_setsockopt),
+            &[arg(1, Test::Is(level))],
+            EACCES,
+            "a source route would send a connection elsewhere than to the address that was granted",
+        ));
+    }
+    rules.append(&mut base());
     allow(&mut rules, EVENTS);
     allow(&mut rules, SOCKET_DATA);
     sending(&mut rules);

@@ -44,6 +44,36 @@ const SCHEDULING: &[(Call, u8)] = &[
     (call!(SYS_ioprio_set), 1),
 ];
 
+/// Options of a socket that steer nothing but its own data, by level (`IPPROTO_IP`, `IPPROTO_IPV6`).
+const OPTIONS: &[(u32, &[i32])] = &[
+    (
+        libc::IPPROTO_IP as u32,
+        &[
+            libc::IP_TOS,
+            libc::IP_TTL,
+            libc::IP_RECVERR,
+            libc::IP_RECVTOS,
+            libc::IP_MTU_DISCOVER,
+        ],
+    ),
+    (
+        libc::IPPROTO_IPV6 as u32,
+        &[
+            libc::IPV6_V6ONLY,
+            libc::IPV6_TCLASS,
+            libc::IPV6_UNICAST_HOPS,
+            libc::IPV6_RECVERR,
+            libc::IPV6_MTU_DISCOVER,
+        ],
+    ),
+];
+const ROUTES: &str =
+    "a source route, a device or another protocol on top sends a connection elsewhere than to its address";
+
+/// Types of ioctl by which file systems change metadata through a descriptor for reading: beside the common ones (see `agent`), those
+/// of F2FS, FAT, NILFS, OCFS2, CIFS and Ceph. A view's mounts are read-only and refuse them.
+const FILE_SYSTEMS: [u32; 6] = [0xf500, 0x7200, 0x6e00, 0x6f00, 0xcf00, 0x9700];
+
 /// Questions that a socket answers about itself (`include/uapi/asm-generic/sockios.h`): owner, group, mark, time.
 const OF_THE_SOCKET: std::ops::RangeInclusive<u32> = 0x8903..=0x8907;
 
@@ -73,7 +103,17 @@ pub(super) fn agent() -> Filter {
             "every send of a datagram socket names its receiver, in the host's network",
         ));
     }
+    options(&mut rules);
     let ioctl = call!(SYS_ioctl);
+    for value in FILE_SYSTEMS {
+        let group = [arg(1, Test::Masked { mask: 0xff00, value })];
+        rules.push(rule(
+            ioctl,
+            &group,
+            EPERM,
+            "changes metadata, which Landlock does not see",
+        ));
+    }
     for number in OF_THE_SOCKET {
         rules.push(rule(
             ioctl,
@@ -103,6 +143,31 @@ pub(super) fn agent() -> Filter {
         ..plain
     }
 }
+
+fn options(rules: &mut Vec<Rule>) {
+    let call = call!(SYS_setsockopt);
+    let level = |level| arg(1, Test::Is(level));
+    let not = |option: i32| arg(2, Test::IsNot(option as u32));
+    let own = [
+        level(libc::SOL_SOCKET as u32),
+        not(libc::SO_BINDTODEVICE),
+        not(SO_BINDTOIFINDEX),
+        not(libc::SO_MARK),
+    ];
+    rules.push(rule(call, &own, Action::Allow, "of the socket itself"));
+    let tcp = [level(libc::IPPROTO_TCP as u32), not(libc::TCP_ULP)];
+    rules.push(rule(call, &tcp, Action::Allow, "delays, keep-alive"));
+    for &(number, options) in OPTIONS {
+        for &option in options {
+            let known = [level(number), arg(2, Test::Is(option as u32))];
+            rules.push(rule(call, &known, Action::Allow, "of its own packets"));
+        }
+    }
+    rules.push(rule(call, &[], Action::Errno(Errno::ENOPROTOOPT), ROUTES));
+}
+
+/// `SO_BINDTOIFINDEX`, which libc does not name here.
+const SO_BINDTOIFINDEX: i32 = 62;
 
 /// Whether whatever the second rule is about is decided by the first.
 fn covers(before: &Rule, rule: &Rule) -> bool {

@@ -1,0 +1,4 @@
+//! The same tests in the container tier.
+
+#[path = "../real_agents.rs"]
+mod real_agents;
