@@ -648,3 +648,14 @@ fn the_way_home_stays_open_for_the_session_that_is_left() {
         .path();
     assert_eq!(fs::metadata(&above).unwrap().mode() & 0o777, 0, "{}", above.display());
 }
+
+#[test]
+fn verify_finds_no_escape() {
+    let scene = scene();
+    let mut command = filtered(&scene, &["verify", "--json"]);
+    command.stdin(std::process::Stdio::null());
+    let judged = run::run(command, LIMIT * 5).unwrap();
+    assert_eq!(judged.code(), 0, "{}", judged.all());
+    let report: serde_json::Value = serde_json::from_str(&judged.stdout).unwrap();
+    assert_eq!(report["tier"], "container");
+}

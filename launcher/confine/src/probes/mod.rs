@@ -6,6 +6,7 @@
 
 mod calls;
 mod changing;
+mod container;
 mod daemons;
 mod ipc;
 mod kernel;
@@ -22,6 +23,7 @@ mod surface;
 mod terminal;
 mod trial;
 
+pub use container::InContainer;
 pub use setting::Setting;
 pub use trial::{Outcome, Surroundings, Trial};
 
@@ -85,6 +87,8 @@ impl Place {
 pub enum Expected {
     /// Exactly one of these errors.
     Errno(&'static [Errno]),
+    /// A step before the attack, which the attack cannot do without, is refused with exactly one of these errors.
+    Step(&'static [Errno]),
     /// The process is ended by this signal.
     Killed(i32),
     /// The process is ended; by what, its parent does not tell.

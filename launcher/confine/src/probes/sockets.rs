@@ -132,7 +132,8 @@ pub(super) static PROBES: &[Probe] = &[
         "A16",
         "connects to a daemon's socket through a link of its private directory",
         |s| {
-            let link = format!("/tmp/picktwo-link-{}", std::process::id());
+            let private = std::env::var("TMPDIR").unwrap_or_else(|_| "/tmp".to_owned());
+            let link = format!("{private}/picktwo-link-{}", std::process::id());
             prepared("a link", two(libc::SYS_symlink, &s.shared("daemon.sock")?, &link))?;
             let tried = connect(&link);
             prepared("its end", on(libc::SYS_unlink, &link, &[]))?;

@@ -320,6 +320,7 @@ impl Room<'_> {
                 got,
                 effect,
                 control,
+                weaker: None,
             });
         }
         if let Some((driven, _)) = running {

@@ -85,12 +85,17 @@ pub(super) struct Finding {
     pub(super) effect: Option<String>,
     /// What became of it bare.
     pub(super) control: Control,
+    /// What it learns that the tier does not hide, if that is so: then it is not counted.
+    pub(super) weaker: Option<&'static str>,
 }
 
 impl Finding {
     /// The judgement.
     pub(super) fn verdict(&self) -> Verdict {
         let effect = self.effect.is_some();
+        if self.weaker.is_some() && !effect {
+            return Verdict::Inapplicable;
+        }
         match self.rule {
             Rule::Exact => judge(self.expected, &self.got, effect, &self.control),
             Rule::AnyRefusal { seen } => judge_other(&self.got, effect, seen, &self.control),
@@ -99,6 +104,9 @@ impl Finding {
 
     /// Why it is not counted.
     pub(super) fn reason(&self) -> Option<String> {
+        if let Some(weaker) = self.weaker {
+            return Some(format!("not enforced in this tier: {weaker}"));
+        }
         match (&self.control, self.verdict()) {
             (Control::Failed(bare), Verdict::Inapplicable) => Some(inapplicable(bare)),
             _ => None,
@@ -149,6 +157,7 @@ pub(super) fn judge(expected: Expected, got: &Got, effect: bool, control: &Contr
         (Outcome::Escaped, Expected::Unseen) => true,
         (Outcome::Escaped, _) => return Verdict::Escaped,
         (Outcome::Refused(errno), Expected::Errno(errnos)) => errnos.contains(errno),
+        (Outcome::Unprepared(_, errno), Expected::Step(errnos)) => errnos.contains(errno),
         (Outcome::Killed(signal), Expected::Killed(by)) => *signal == by,
         (Outcome::Killed(_), Expected::Ended) => true,
         _ => false,
@@ -189,7 +198,9 @@ pub(super) const UNSEEN: &str = "unseen";
 /// What is expected, for people and records.
 pub(super) fn wanted(expected: Expected) -> Vec<String> {
     match expected {
-        Expected::Errno(errnos) => errnos.iter().map(|errno: &Errno| format!("{errno:?}")).collect(),
+        Expected::Errno(errnos) | Expected::Step(errnos) => {
+            errnos.iter().map(|errno: &Errno| format!("{errno:?}")).collect()
+        }
         Expected::Killed(signal) => vec![signal_name(signal)],
         Expected::Ended => vec!["ended".to_owned()],
         Expected::Unseen => vec![UNSEEN.to_owned()],
@@ -366,6 +377,7 @@ mod tests {
             got: got(outcome),
             effect: None,
             control: Control::Succeeded,
+            weaker: None,
         };
         let good = || finding(Outcome::Refused(Errno::EROFS));
         assert!(held(&[good(), good()]));

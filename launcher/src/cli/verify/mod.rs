@@ -232,9 +232,17 @@ fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String>
     if places.is_empty() {
         return Err("--mode is the agent's: leave it out, or name --role agent".to_owned());
     }
-    let asked = args.tier.unwrap_or(Tier::Full);
-    session::startable(asked)?;
-    tier::full().map_err(|e| e.to_string())?;
+    let asked = match args.tier {
+        Some(Tier::Full) => {
+            tier::full().map_err(|e| e.to_string())?;
+            Tier::Full
+        }
+        Some(Tier::Container) => Tier::Container,
+        None => match tier::best().map_err(|e| e.to_string())?.tier {
+            tier::Tier::Full => Tier::Full,
+            tier::Tier::Container => Tier::Container,
+        },
+    };
     own::verify(&places, asked, &probes, terminal, &progress)
 }
 

@@ -10,7 +10,7 @@ use super::stage::{Layout, Stage};
 use super::terminal::Terminal;
 use crate::session::judged;
 use picktwo_confine::Errno;
-use picktwo_confine::probes::{Expected, Outcome, Place, Probe, SETTING_MARK};
+use picktwo_confine::probes::{Expected, InContainer, Outcome, Place, Probe, SETTING_MARK};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -50,8 +50,13 @@ pub(super) fn verify(
             .collect();
         let results = attempts(place, base.path(), &objects, &probes, tier, progress)?;
         for (probe, (got, effect)) in probes.into_iter().zip(results) {
-            let (Some(expected), Some(control)) = (probe.expected(place), controls.get(probe.id)) else {
+            let (Some(full), Some(control)) = (probe.expected(place), controls.get(probe.id)) else {
                 continue;
+            };
+            let (expected, weaker) = match probe.expected_in_container(place) {
+                Some(InContainer::Expected(expected)) if tier == Tier::Container => (expected, None),
+                Some(InContainer::Weaker(what)) if tier == Tier::Container => (full, Some(what)),
+                _ => (full, None),
             };
             findings.push(Finding {
                 probe,
@@ -61,6 +66,7 @@ pub(super) fn verify(
                 got,
                 effect,
                 control: control.clone(),
+                weaker,
             });
         }
     }

@@ -44,20 +44,6 @@ impl From<std::io::Error> for DriveError {
     }
 }
 
-/// Whether sessions can be started in that tier.
-///
-/// # Errors
-/// Why not, as a sentence.
-pub(super) fn startable(tier: Tier) -> Result<(), String> {
-    match tier {
-        Tier::Full => Ok(()),
-        Tier::Container => Err(
-            "the container tier cannot be judged: this version starts sessions in the full tier only, leave --tier out"
-                .to_owned(),
-        ),
-    }
-}
-
 /// A command among the place's files and variables.
 pub(super) fn command(program: &std::ffi::OsStr, stage: &Stage, base: &Path) -> Command {
     let mut command = Command::new(program);
@@ -118,7 +104,6 @@ pub(super) fn agent(
     probes: &[&'static Probe],
     progress: &Progress,
 ) -> Result<Vec<(Got, Option<String>)>, DriveError> {
-    startable(tier).map_err(DriveError::NoSession)?;
     let (reader, writer) = std::io::pipe()?;
     nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
         .map_err(std::io::Error::from)?;
@@ -126,6 +111,8 @@ pub(super) fn agent(
     let mut run = command(OWN.as_ref(), stage, base);
     run.args([
         "run",
+        "--tier",
+        tier.name(),
         "--profile",
         "generic",
         "--json-status",
