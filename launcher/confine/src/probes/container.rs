@@ -34,6 +34,9 @@ const WEAKER: &[&str] = &[
 const OWN: &[(&str, Expected)] = &[
     ("change.home-startup", REFUSED),
     ("net.udp-send", Expected::Step(&[EACCES])),
+    ("net.udp6-send", Expected::Step(&[EACCES])),
+    ("net.udp-connected", Expected::Step(&[EACCES])),
+    ("net.udp-many", Expected::Step(&[EACCES])),
     ("net.udp-lan", Expected::Step(&[EACCES])),
     ("net.udp-lite", REFUSED),
     ("net.ping", REFUSED),
