@@ -380,6 +380,20 @@ impl Grants {
         self.is_own(place) && !self.roots[place.root].moved
     }
 
+    /// Leaves a call to the kernel, at a place that the caller's own rights reach: once no link is on the way that leads where they do not.
+    pub(crate) fn leave_to_kernel(&self, place: &Place, follow: bool) -> Step {
+        if !place.exact {
+            drop(place.dir(self)?);
+            if follow
+                && let Ok((_, identity)) = place.object(self)
+                && identity.kind() == libc::S_IFLNK
+            {
+                return Err(Fail::Again);
+            }
+        }
+        Ok(Answer::Proceed)
+    }
+
     /// Whether a place lies elsewhere than its path says.
     pub(crate) fn is_moved(&self, place: &Place) -> bool {
         self.roots[place.root].moved

@@ -25,8 +25,8 @@ impl Grants {
         self.on_target(call, target, Follow::Never, |found| match found {
             // A root itself is a mount point in the view: EBUSY or EEXIST, by the kernel.
             Where::In(place) if place.rel.is_empty() => Ok(Answer::Proceed),
-            // Landlock's to decide on: the caller's own rights reach there.
-            Where::In(place) if self.is_reached(&place) => Ok(Answer::Proceed),
+            // Landlock's to decide on.
+            Where::In(place) if self.is_reached(&place) => self.leave_to_kernel(&place, false),
             Where::In(place) => op(&place),
             _ => Ok(Answer::Proceed),
         })

@@ -186,8 +186,8 @@ impl Grants {
 
     fn open_place(&self, call: &Call<'_>, place: &Place, how: How, follow: bool) -> Step {
         if self.is_reached(place) {
-            // Landlock's to decide on: the caller's own rights reach there.
-            return Ok(Answer::Proceed);
+            // Landlock's to decide on.
+            return self.leave_to_kernel(place, follow);
         }
         if self.is_moved(place) {
             return self.open_moved(call, place, how);

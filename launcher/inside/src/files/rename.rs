@@ -54,12 +54,23 @@ impl Grants {
         }
         self.on_both(call, (&from, Follow::Never), &to, |a, b| match (a, b) {
             (Where::In(a), Where::In(b)) if a.rel.is_empty() || b.rel.is_empty() => Ok(Answer::Proceed),
-            // Landlock's to decide on: the caller's own rights reach there.
-            (Where::In(a), Where::In(b)) if a.root == b.root && self.is_reached(&a) => Ok(Answer::Proceed),
+            // Landlock's to decide on, and what leads out of an own directory leads elsewhere.
+            (Where::In(a), Where::In(b)) if self.is_reached(&a) || self.is_reached(&b) => self.between_own(&a, &b),
             (Where::In(a), Where::In(b)) if a.root == b.root => self.rename_places(call, &a, &b, flags),
             (Where::In(_), _) | (_, Where::In(_)) => Err(Errno::EXDEV.into()),
             _ => Ok(Answer::Proceed),
         })
+    }
+
+    /// Two names of which one is in a directory of the session's own.
+    fn between_own(&self, a: &Place, b: &Place) -> Step {
+        let (first, second) = (self.leave_to_kernel(a, false)?, self.leave_to_kernel(b, false)?);
+        debug_assert!(matches!((&first, &second), (Answer::Proceed, Answer::Proceed)));
+        if a.root == b.root {
+            Ok(first)
+        } else {
+            Err(Errno::EXDEV.into())
+        }
     }
 
     fn rename_places(&self, call: &Call<'_>, from: &Place, to: &Place, flags: u32) -> Step {
@@ -132,7 +143,7 @@ impl Grants {
         let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
         let links = if follow { Follow::Yes } else { Follow::Slash };
         self.on_both(call, (&source, links), &to, |a, b| match (a, b) {
-            (Where::In(a), Where::In(b)) if a.root == b.root && self.is_reached(&a) => Ok(Answer::Proceed),
+            (Where::In(a), Where::In(b)) if self.is_reached(&a) || self.is_reached(&b) => self.between_own(&a, &b),
             (Where::In(a), Where::In(b)) if a.root == b.root => self.link_place(call, &a, &b, follow),
             (Where::Nameless(fd, root), Where::In(b)) if root == b.root || self.shared.is_none() => {
                 self.may_link_to(call, &b)?;

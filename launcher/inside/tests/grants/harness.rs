@@ -5,14 +5,17 @@ use nix::libc;
 use nix::mount::{MsFlags, mount};
 use picktwo_confine::attempt::{Arg, syscall};
 use picktwo_confine::channel::{self, Channel};
+use picktwo_confine::landlock::{self, Access};
 use picktwo_confine::namespace::{self, NamespaceFds};
 use picktwo_confine::notify::Listener;
 use picktwo_confine::process::{self, Child, Exit};
 use picktwo_confine::{Errno, filters, limits, seccomp, sys};
-use picktwo_inside::files::{Config, Event, Grants, Root};
+use picktwo_inside::container::Rights;
+use picktwo_inside::files::{Config, Event, Grants, Root, Shared};
 use picktwo_inside::mode::{Mode, SharedMode};
 use picktwo_inside::sockets::Sockets;
 use picktwo_inside::supervise;
+use picktwo_inside::writers::Members;
 use picktwo_policies::protect::Protected;
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -21,7 +24,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// Whether this test program is the one for sessions without namespaces.
+pub(crate) fn container() -> bool {
+    let exe = std::env::current_exe().unwrap_or_default();
+    exe.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("container_"))
+}
 
 /// A workspace `w` and a directory `out` beside it.
 pub(crate) struct Scene {
@@ -33,7 +43,7 @@ pub(crate) struct Scene {
     pub(crate) sockets: Option<Arc<Sockets>>,
     /// Process 1 of the session.
     pub(crate) init: i32,
-    keeper: Child,
+    keeper: Option<Child>,
 }
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -58,18 +68,38 @@ impl Scene {
         fs::create_dir_all(&out).unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
-        let (keeper, init) = namespaces(&w);
+        let (keeper, init) = if container() {
+            (None, std::process::id().cast_signed())
+        } else {
+            let (keeper, init) = namespaces(&w);
+            (Some(keeper), init)
+        };
+        let mut roots = vec![Root {
+            path: w.clone(),
+            dir: directory(&w),
+            own: false,
+            moved: false,
+        }];
+        let others = Arc::new(OnceLock::from(vec![init]));
+        let shared = container().then(|| {
+            // What a view leaves to the kernel is the session's own here.
+            roots.push(Root {
+                path: out.clone(),
+                dir: directory(&out),
+                own: true,
+                moved: false,
+            });
+            Shared {
+                replaced: Vec::new(),
+                others,
+            }
+        });
         let protect: Vec<String> = protect.iter().map(|p| (*p).to_owned()).collect();
         let grants = Grants::new(Config {
-            roots: vec![Root {
-                path: w.clone(),
-                dir: directory(&w),
-                own: false,
-                moved: false,
-            }],
+            roots,
             private: Vec::new(),
             session_root: directory(Path::new(&format!("/proc/{init}/root"))),
-            shared: None,
+            shared,
             mode: SharedMode::new(mode),
             protected: Protected::builtin().with(&protect).unwrap(),
             events: Box::new(move |event| told.lock().unwrap().push(event)),
@@ -117,7 +147,7 @@ impl Scene {
     fn session(&self, child: impl FnOnce(&Checks), beside: impl FnOnce()) {
         let (ours, theirs) = channel::pair().unwrap();
         let (w, out) = (self.w.clone(), self.out.clone());
-        let session = NamespaceFds::open(self.init).unwrap();
+        let session = (!container()).then(|| NamespaceFds::open(self.init).unwrap());
         let inside = move || {
             let checks = Checks {
                 failures: RefCell::new(Vec::new()),
@@ -133,7 +163,8 @@ impl Scene {
             0
         };
         let started = process::fork(move || {
-            let joined = namespace::join(&session)
+            let joined = session.as_ref().map_or(Ok(()), namespace::join);
+            let joined = joined
                 .and_then(|()| process::fork(inside))
                 .and_then(|child| child.wait());
             if joined == Ok(Exit::Code(0)) { 0 } else { 1 }
@@ -161,6 +192,15 @@ impl Scene {
         assert_eq!(started.wait().unwrap(), Exit::Code(0), "{report}");
         supervisors.join();
         assert_eq!(report.trim(), "done", "in the session; refused: {:?}", self.rules());
+    }
+
+    /// How to tell the session's processes.
+    pub(crate) fn members(&self) -> Members {
+        if container() {
+            Members::OfDomain(vec![self.init])
+        } else {
+            Members::OfNamespace(self.init)
+        }
     }
 
     /// The rules that refused something so far.
@@ -222,7 +262,9 @@ fn make_view(w: &Path, uid: u32, gid: u32) -> Result<(), String> {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let _ = self.keeper.kill_and_wait();
+        if let Some(keeper) = &self.keeper {
+            let _ = keeper.kill_and_wait();
+        }
         let _ = fs::remove_dir_all(&self.base);
     }
 }
@@ -235,8 +277,16 @@ fn directory(path: &Path) -> OwnedFd {
 fn enter(checks: &Checks, channel: &Channel) -> Result<(), String> {
     std::env::set_current_dir(&checks.w).map_err(|e| e.to_string())?;
     limits::drop_all_capabilities().map_err(|e| e.to_string())?;
-    let listener =
-        seccomp::install_listener(&filters::agent_notify(filters::Grants::ALL)).map_err(|e| e.to_string())?;
+    let mut grants = filters::Grants::ALL;
+    if container() {
+        grants = filters::Grants::CONTAINER;
+        let mut rights = Rights::system();
+        rights.execute.push(checks.w.clone());
+        rights.write.push(checks.out.clone());
+        let access = rights.add_to(Access::none()).map_err(|e| e.to_string())?;
+        landlock::restrict(access).map_err(|e| e.to_string())?;
+    }
+    let listener = seccomp::install_listener(&filters::agent_notify(grants)).map_err(|e| e.to_string())?;
     channel
         .send(b"listener", &[listener.as_fd()])
         .map_err(|e| e.to_string())?;

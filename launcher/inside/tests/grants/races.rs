@@ -7,7 +7,8 @@ use picktwo_confine::attempt::{Arg, syscall};
 use picktwo_inside::mode::Mode;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 const NEW: i32 = O_WRONLY | O_CREAT | O_TRUNC;
@@ -117,7 +118,7 @@ fn read_only_mode_holds_under_every_race() {
         let stop = AtomicBool::new(false);
         let start = Instant::now();
         let out = s.out.to_string_lossy().into_owned();
-        let mut buffer = Swapped::new(&format!("{out}/real/target"), &format!("{}/a/target", s.w.display()));
+        let buffer = Swapped::new(&format!("{out}/real/target"), &format!("{}/a/target", s.w.display()));
         let mut changed = 0;
         std::thread::scope(|scope| {
             let (real, link) = (format!("{out}/real"), format!("{out}/link"));
@@ -164,7 +165,7 @@ fn a_path_that_changes_while_it_is_read_is_judged_as_it_was_read() {
     scene.run(|s| {
         let stop = AtomicBool::new(false);
         let start = Instant::now();
-        let mut buffer = Swapped::new("xclaude/settings.json", ".claude/settings.json");
+        let buffer = Swapped::new("xclaude/settings.json", ".claude/settings.json");
         let mut counts = [0, 0];
         std::thread::scope(|scope| {
             scope.spawn(buffer.swapper(&stop));
@@ -184,9 +185,9 @@ fn a_path_that_changes_while_it_is_read_is_judged_as_it_was_read() {
     assert_eq!(fingerprint(&scene.w.join(".claude")), before);
 }
 
-/// A path in memory that another thread changes without end, through /proc/self/mem.
+/// A path in memory that another thread changes without end.
 struct Swapped {
-    bytes: Box<[u8]>,
+    bytes: Arc<[AtomicU8]>,
     texts: [Vec<u8>; 2],
 }
 
@@ -205,30 +206,31 @@ impl Swapped {
         let texts = [fill(a), fill(b)];
         assert_eq!(texts[0].len(), texts[1].len());
         Swapped {
-            bytes: texts[0].clone().into(),
+            bytes: texts[0].iter().map(|byte| AtomicU8::new(*byte)).collect(),
             texts,
         }
     }
 
     fn swapper<'a>(&self, stop: &'a AtomicBool) -> impl FnOnce() + Send + use<'a> {
-        let (address, texts) = (self.bytes.as_ptr() as u64, self.texts.clone());
+        let (bytes, texts) = (self.bytes.clone(), self.texts.clone());
         move || {
-            use std::os::unix::fs::FileExt;
-            let memory = fs::File::options().write(true).open("/proc/self/mem").unwrap();
             while !stop.load(Ordering::Relaxed) {
                 for text in &texts {
-                    memory.write_all_at(text, address).unwrap();
+                    for (byte, value) in bytes.iter().zip(text) {
+                        byte.store(*value, Ordering::Relaxed);
+                    }
                     std::thread::sleep(Duration::from_micros(20));
                 }
             }
         }
     }
 
-    fn call(&mut self, nr: i64, second: i64) -> Result<i64, Errno> {
+    fn call(&self, nr: i64, second: i64) -> Result<i64, Errno> {
         syscall(
             nr,
             [
-                Arg::Out(&mut self.bytes),
+                // As a number: the kernel reads it while another thread writes it.
+                Arg::Int(self.bytes.as_ptr().expose_provenance() as i64),
                 Arg::Int(second),
                 Arg::Null,
                 Arg::Null,

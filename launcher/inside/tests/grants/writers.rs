@@ -37,7 +37,7 @@ fn descriptors_mappings_and_parked_ones_are_found() {
             let mut message = Vec::new();
             ours.recv(&mut message).unwrap();
             scene.grants.set_mode(Mode::ReadOnly);
-            let found = writers::find(&scene.grants, &writers::session_processes(scene.init));
+            let found = writers::find(&scene.grants, &scene.members().list());
             let mut names: Vec<_> = found
                 .writers
                 .iter()
@@ -87,16 +87,12 @@ fn a_mapping_outlives_its_descriptor() {
         || {
             wait(&ready);
             scene.grants.set_mode(Mode::ReadOnly);
-            let found = writers::find(&scene.grants, &writers::session_processes(scene.init));
+            let found = writers::find(&scene.grants, &scene.members().list());
             assert!(found.writers.iter().any(|w| w.how == How::Mapping && w.path.ends_with("mapped") && w.command.contains("python3")), "{found:?}");
             std::fs::write(&end, "").unwrap();
         },
     );
-    assert!(
-        writers::find(&scene.grants, &writers::session_processes(scene.init))
-            .writers
-            .is_empty()
-    );
+    assert!(writers::find(&scene.grants, &scene.members().list()).writers.is_empty());
 }
 
 #[test]
