@@ -76,6 +76,13 @@ impl std::fmt::Display for StartError {
                 None => write!(f, "the session did not start: {e}"),
             },
             Self::View(init::Error::Confine(e)) => write!(f, "{}", Self::Confine(e.clone())),
+            Self::View(init::Error::Failed {
+                sentence,
+                errno: Some(Errno::EPERM | Errno::EACCES),
+            }) => write!(
+                f,
+                "the session did not start: {sentence}; where namespaces can be made and not be used, `--tier container` does without"
+            ),
             Self::View(e) => write!(f, "the session did not start: {e}"),
             Self::ProtectedRoot(path) => write!(
                 f,

@@ -42,7 +42,7 @@ impl Place {
     /// # Errors
     /// It cannot be made.
     pub fn create(session: &str) -> io::Result<Self> {
-        sweep(Path::new(BASE));
+        sweep(Path::new(BASE), now());
         let path = Self::of(session);
         DirBuilder::new().mode(0o700).create(&path)?;
         let file = File::open(&path)?;
@@ -85,15 +85,18 @@ impl Drop for Place {
     }
 }
 
-fn sweep(parent: &Path) {
+/// How old a directory is at least, in seconds, that is taken for a left one: one that is just being made is not locked yet.
+const SETTLED: i64 = 10;
+
+fn sweep(parent: &Path, now: i64) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let own = |m: &fs::Metadata| m.is_dir() && m.uid() == nix::unistd::getuid().as_raw();
         if !entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()) || !entry.metadata().is_ok_and(|m| own(&m)) {
             continue;
         }
-        // Of one whose launcher lives it cannot be had, and one that is just being made is not older than its lock.
-        let old = entry.metadata().is_ok_and(|m| m.ctime() + 10 < now());
+        // Of one whose launcher lives the lock cannot be had.
+        let old = entry.metadata().is_ok_and(|m| m.ctime() + SETTLED < now);
         let left = File::open(&path).is_ok_and(|dir| {
             !matches!(
                 Flock::lock(dir, FlockArg::LockExclusiveNonblock),
@@ -142,10 +145,30 @@ mod tests {
         }
         fs::create_dir_all(place.tmp().join("a/b")).unwrap();
         fs::set_permissions(place.tmp().join("a"), Permissions::from_mode(0o0)).unwrap();
-        // A second session does not take it for a left one.
-        sweep(Place::parent());
+        // Another session does not take it for a left one.
+        sweep(Place::parent(), now());
         assert!(place.tmp().exists());
         drop(place);
         assert!(!Place::of(&session).exists());
+    }
+
+    #[test]
+    fn what_is_left_goes_once_it_is_not_just_being_made() {
+        let parent = std::env::temp_dir().join(format!("picktwo-sweep-{}", std::process::id()));
+        let (left, other, held) = (
+            parent.join("picktwo.left"),
+            parent.join("other"),
+            parent.join("picktwo.held"),
+        );
+        for dir in [&left, &other, &held] {
+            fs::create_dir_all(dir.join("a")).unwrap();
+        }
+        let lock = Flock::lock(File::open(&held).unwrap(), FlockArg::LockExclusive).unwrap();
+        sweep(&parent, now());
+        assert!(left.exists());
+        sweep(&parent, now() + SETTLED + 2);
+        assert!(!left.exists() && other.exists() && held.exists());
+        drop(lock);
+        fs::remove_dir_all(&parent).unwrap();
     }
 }
