@@ -145,13 +145,15 @@ impl Channel {
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
+        let mut reset = false;
         let length = loop {
             // SAFETY: the header refers to live buffers with the room that it states.
             let rc = unsafe { libc::recvmsg(self.0.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC | flags) };
             match Errno::result(rc) {
                 Ok(length) => break length as usize,
                 Err(Errno::EINTR) => continue,
-                // The other end was closed while it had unread messages: the end, all the same.
+                // The other end was closed while it had unread messages. That is said once, and before what it sent.
+                Err(Errno::ECONNRESET) if !reset => reset = true,
                 Err(Errno::ECONNRESET) => break 0,
                 Err(errno) => return Err(Error::ChannelReceive { errno }),
             }
@@ -305,5 +307,17 @@ mod tests {
         }
         assert!(b.recv(&mut Vec::new()).unwrap().is_some());
         assert!(a.try_send(&[1; 4096], &[]).unwrap());
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_arrives() {
+        let (a, b) = pair().unwrap();
+        a.send(b"unread", &[]).unwrap();
+        b.send(b"why", &[]).unwrap();
+        drop(b);
+        let mut message = Vec::new();
+        assert!(a.recv(&mut message).unwrap().is_some());
+        assert_eq!(message, b"why");
+        assert!(a.recv(&mut message).unwrap().is_none());
     }
 }
