@@ -107,6 +107,12 @@ const HARDENED_EDIT: &str = "bwrap --unshare-all --unshare-user --disable-userns
     --ro-bind {workspace}/.git/config {workspace}/.git/config --ro-bind {workspace}/.idea {workspace}/.idea";
 const LANDRUN: &str = "landrun --best-effort --rox /usr --rox /lib --rox /lib64 --rwx {workspace}";
 
+const OWN: &str = "picktwo run --profile generic --workspace {workspace} --ro {shared} --";
+const OWN_EDIT: &str = "picktwo run --profile generic --workspace {workspace} --ro {shared} --edit --";
+const CONTAINER: &str = "picktwo run --tier container --profile generic --workspace {workspace} --ro {shared} --";
+const CONTAINER_EDIT: &str =
+    "picktwo run --tier container --profile generic --workspace {workspace} --ro {shared} --edit --";
+
 /// All of them.
 pub(crate) fn peers(tools: &Tools) -> Vec<Peer> {
     let missing = || "not installed".to_owned();
@@ -142,23 +148,9 @@ pub(crate) fn peers(tools: &Tools) -> Vec<Peer> {
                 .to_owned(),
         ),
     };
-    let own = |edit: bool| {
-        let mut words = vec![text(&tools.picktwo)];
-        words.extend(
-            [
-                "run",
-                "--profile",
-                "generic",
-                "--workspace",
-                "{workspace}",
-                "--ro",
-                "{shared}",
-            ]
-            .map(str::to_owned),
-        );
-        words.extend(edit.then(|| "--edit".to_owned()));
-        words.push("--".to_owned());
-        Ok(words)
+    let own = |shown: &str| {
+        let options = words(shown).into_iter().skip(1);
+        Ok(std::iter::once(text(&tools.picktwo)).chain(options).collect())
     };
     let own_version = format!("picktwo {}", env!("CARGO_PKG_VERSION"));
     let peer = |name, version: &str, mode, wrapper, shown| Peer {
@@ -229,19 +221,21 @@ pub(crate) fn peers(tools: &Tools) -> Vec<Peer> {
             landrun,
             LANDRUN,
         ),
+        peer("picktwo", &own_version, "read-only", own(OWN), OWN),
+        peer("picktwo", &own_version, "edit", own(OWN_EDIT), OWN_EDIT),
         peer(
-            "picktwo",
+            "picktwo, container tier",
             &own_version,
             "read-only",
-            own(false),
-            "picktwo run --profile generic --workspace {workspace} --ro {shared} --",
+            own(CONTAINER),
+            CONTAINER,
         ),
         peer(
-            "picktwo",
+            "picktwo, container tier",
             &own_version,
             "edit",
-            own(true),
-            "picktwo run --profile generic --workspace {workspace} --ro {shared} --edit --",
+            own(CONTAINER_EDIT),
+            CONTAINER_EDIT,
         ),
     ]
 }

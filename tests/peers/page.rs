@@ -66,7 +66,8 @@ pub(crate) fn text(judged: &[Judged], tools: &Tools) -> String {
          or write what a person's tools run later; \"kernel surface\" counts what is left open and reaches nothing by itself \
          (namespaces, unusual sockets, calls that exploits need). Sandboxes differ in what they promise: one whose manual says that it reads \
          everything is not broken because it does. The table says what an agent in it can do, not whose fault that is. What another \
-         configuration would stop, it does not say either.\n\n",
+         configuration would stop, it does not say either. picktwo's container tier, which needs no namespaces, shows metadata of files that it \
+         does not let be opened: its escapes are those, as `picktwo doctor` says.\n\n",
         output("date", &["-u", "+%Y-%m-%d"]),
         kernel.trim()
     );

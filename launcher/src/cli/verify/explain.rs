@@ -3,7 +3,7 @@
 use super::catalogue;
 use super::judge;
 use crate::cli::output::table;
-use picktwo_confine::probes::{self, Control, Place, Probe};
+use picktwo_confine::probes::{self, Control, InContainer, Place, Probe};
 use serde_json::{Value, json};
 
 /// All attempts.
@@ -51,18 +51,21 @@ pub(super) fn one(id: &str, as_json: bool) -> Result<String, String> {
         }
     }
     text.push_str("\nIn picktwo it must answer:\n");
-    let rows: Vec<Vec<String>> = answers(probe)
-        .into_iter()
-        .map(|(place, wanted)| {
-            let told = match wanted.as_slice() {
-                [only] if only == judge::UNSEEN => "success, of which nothing is seen outside".to_owned(),
-                any => any.join(" or "),
-            };
-            vec![format!("  {place}"), told]
-        })
-        .collect();
+    let mut rows = vec![["  role", "full tier", "container tier"].map(str::to_owned).to_vec()];
+    rows.extend(
+        answers(probe)
+            .into_iter()
+            .map(|(place, full, container)| vec![format!("  {place}"), told(&full), told(&container)]),
+    );
     text.push_str(&table(&rows));
     Ok(text)
+}
+
+fn told(wanted: &[String]) -> String {
+    match wanted {
+        [only] if only == judge::UNSEEN => "success, of which nothing is seen outside".to_owned(),
+        any => any.join(" or "),
+    }
 }
 
 fn unknown(id: &str) -> String {
@@ -77,7 +80,8 @@ fn unknown(id: &str) -> String {
     }
 }
 
-fn answers(probe: &Probe) -> Vec<(String, Vec<String>)> {
+/// Who is to get what, in the full and in the container tier.
+fn answers(probe: &Probe) -> Vec<(String, Vec<String>, Vec<String>)> {
     Place::ALL
         .into_iter()
         .filter_map(|place| {
@@ -85,9 +89,16 @@ fn answers(probe: &Probe) -> Vec<(String, Vec<String>)> {
                 Some(mode) => format!("{}, {mode}", place.role()),
                 None => place.role().to_owned(),
             };
-            Some((name, judge::wanted(probe.expected(place)?)))
+            Some((name, judge::wanted(probe.expected(place)?), in_container(probe, place)?))
         })
         .collect()
+}
+
+fn in_container(probe: &Probe, place: Place) -> Option<Vec<String>> {
+    Some(match probe.expected_in_container(place)? {
+        InContainer::Expected(expected) => judge::wanted(expected),
+        InContainer::Weaker(why) => vec![format!("not hidden: {why}")],
+    })
 }
 
 fn value(probe: &'static Probe) -> Value {
@@ -107,7 +118,8 @@ fn value(probe: &'static Probe) -> Value {
         .into_iter()
         .filter_map(|place| {
             let wanted = judge::wanted(probe.expected(place)?);
-            Some(json!({"role": place.role(), "mode": place.mode(), "answers": wanted}))
+            let container = in_container(probe, place)?;
+            Some(json!({"role": place.role(), "mode": place.mode(), "answers": wanted, "container": container}))
         })
         .collect();
     json!({
