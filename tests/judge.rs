@@ -280,10 +280,6 @@ fn what_cannot_be_asked_is_refused() {
             &["verify", "--role", "gateway", "--mode", "edit"],
             "--mode is the agent's",
         ),
-        (
-            &["verify", "--tier", "container"],
-            "the container tier cannot be judged",
-        ),
         (&["verify", "--list", "--", "env"], "cannot be used with"),
         (&["verify", "--only", "read,none"], "no class `none`"),
         (
