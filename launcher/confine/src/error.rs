@@ -94,6 +94,8 @@ errors! {
         SessionKeyring {} => "cannot join a new session keyring";
         /// `setrlimit` or `getrlimit`.
         ResourceLimit { limit: &'static str } => "cannot set the limit {limit}";
+        /// A file of a control group.
+        ControlGroup { file: String } => "cannot use the control group's {file}";
         /// `landlock_create_ruleset` asked for the version.
         LandlockVersion {} => "Landlock is not available in this kernel";
         /// `seccomp(SECCOMP_SET_MODE_FILTER)`.

@@ -14,6 +14,7 @@ compile_error!(
 );
 
 pub mod attempt;
+pub mod cgroup;
 pub mod channel;
 pub mod error;
 pub mod filters;

@@ -132,6 +132,86 @@ pub fn nofile(soft: u64, hard: u64) -> Result<()> {
     })
 }
 
+/// What bounds each process that the command is or starts (getrlimit(2)). None of it can be raised again without capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Open descriptors, soft and hard.
+    pub open_files: (u64, u64),
+    /// Processes and threads of this user in this user namespace and those below it. The kernel excepts the machine's root.
+    pub processes: Option<u64>,
+    /// Bytes of data of one process: what it has mapped privately and writable. Not the address space, of which V8, Go and
+    /// sanitizers reserve terabytes that they never touch.
+    pub data: Option<u64>,
+    /// Bytes that one file can grow to.
+    pub file: u64,
+}
+
+impl Bounds {
+    /// Sets them for this process and what it starts; what is lower already stays.
+    pub fn apply(&self) -> Result<()> {
+        nofile(self.open_files.0, self.open_files.1)?;
+        at_most(Resource::RLIMIT_FSIZE, "RLIMIT_FSIZE", self.file)?;
+        if let Some(data) = self.data {
+            at_most(Resource::RLIMIT_DATA, "RLIMIT_DATA", data)?;
+        }
+        if let Some(processes) = self.processes {
+            at_most(Resource::RLIMIT_NPROC, "RLIMIT_NPROC", processes)?;
+        }
+        Ok(())
+    }
+}
+
+fn at_most(resource: Resource, limit: &'static str, most: u64) -> Result<()> {
+    let failed = |errno| Error::ResourceLimit { limit, errno };
+    let (soft, hard) = getrlimit(resource).map_err(failed)?;
+    setrlimit(resource, soft.min(most), hard.min(most)).map_err(failed)
+}
+
+/// How readily the kernel ends the children of this process where memory runs out (proc_pid_oom_score_adj(5)): before everything
+/// of the host that holds less than half of it.
+#[derive(Debug)]
+pub struct FirstToGo {
+    file: std::fs::File,
+    own: String,
+}
+
+impl FirstToGo {
+    /// To be opened before this process closes /proc. `None` where /proc does not offer it.
+    pub fn open() -> Option<FirstToGo> {
+        use std::io::Read;
+        let mut file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/proc/self/oom_score_adj")
+            .ok()?;
+        let mut own = String::new();
+        file.read_to_string(&mut own).ok()?;
+        Some(FirstToGo {
+            file,
+            own: own.trim().to_owned(),
+        })
+    }
+
+    /// For children that are made from now on. They cannot go back: nobody inside can write to /proc.
+    pub fn raise(&mut self) {
+        const RAISED: i32 = 500;
+        let own: i32 = self.own.parse().unwrap_or(0);
+        self.set(&own.max(RAISED).to_string());
+    }
+
+    /// For this process, once they are made: going back to what it was needs no privilege.
+    pub fn restore(&mut self) {
+        let own = self.own.clone();
+        self.set(&own);
+    }
+
+    fn set(&mut self, value: &str) {
+        use std::io::{Seek, Write};
+        // Without it everything else still holds.
+        let _ = self.file.rewind().and_then(|()| self.file.write_all(value.as_bytes()));
+    }
+}
+
 /// The soft and hard limit of open descriptors.
 pub fn nofile_limits() -> Result<(u64, u64)> {
     getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| Error::ResourceLimit {

@@ -270,6 +270,23 @@ pub fn fork_bound(what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
     })
 }
 
+/// Like [`fork_bound`], and the child begins in a control group ([`crate::cgroup`]) if one is given: moving it there afterwards would
+/// make every fork of the machine wait.
+pub fn fork_bound_into(group: Option<BorrowedFd<'_>>, what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
+    let Some(group) = group else {
+        return fork_bound(what, work);
+    };
+    single_threaded()?;
+    let parent = pidfd_open(std::process::id() as i32)?;
+    raw_clone_into(group, 0, what, move || match parent_death_kill(parent.as_fd()) {
+        Ok(()) => {
+            drop(parent);
+            work()
+        }
+        Err(_) => PANICKED,
+    })
+}
+
 /// Asks the kernel to kill this process when its parent ends, and ends at once if it already has. `parent` is a pidfd of the
 /// parent, made by the parent before the fork: unlike `getppid`, it is right in a new pid namespace, too.
 ///
@@ -307,10 +324,14 @@ pub fn clone_namespaces(flags: CloneFlags, what: &str, work: impl FnOnce() -> u8
 
 /// Clones a child that becomes a child of *our parent*, in the pid namespace for children (see [`crate::namespace::join`]). Only
 /// the parent can wait for it: hand it the parts of the answer. `work` must call [`parent_death_kill`] itself, with a pidfd of
-/// the new parent.
-pub fn clone_into_parent(what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
+/// the new parent. It begins in the control group, if one is given.
+pub fn clone_into_parent(group: Option<BorrowedFd<'_>>, what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
     single_threaded()?;
-    raw_clone(libc::CLONE_PARENT as u64 | libc::SIGCHLD as u64, what, work)
+    let flags = libc::CLONE_PARENT as u64;
+    match group {
+        None => raw_clone(flags | libc::SIGCHLD as u64, what, work),
+        Some(group) => raw_clone_into(group, flags, what, work),
+    }
 }
 
 fn raw_clone(flags: u64, what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
@@ -319,11 +340,43 @@ fn raw_clone(flags: u64, what: &str, work: impl FnOnce() -> u8) -> Result<Child>
     // SAFETY: without CLONE_VM and with a null stack, clone behaves as fork: the child runs on a copy of this stack. One thread
     // exists (checked by the callers), so no lock is held by another one. CLONE_PIDFD makes the kernel write one int.
     let rc = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &mut pidfd as *mut RawFd, 0, 0) };
+    after_clone(rc, &mut pidfd, what, work)
+}
+
+/// Whether children can be made in a control group: a filter around us may refuse clone3 altogether, since it cannot look into it.
+pub fn has_clone_into_group() -> bool {
+    // SAFETY: no argument at all is refused before anything is made.
+    let rc = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<libc::clone_args>(), 0) };
+    Errno::result(rc) == Err(Errno::EINVAL)
+}
+
+/// Only clone3 takes a control group (clone(2), Linux 5.7).
+fn raw_clone_into(group: BorrowedFd<'_>, flags: u64, what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    let mut pidfd: RawFd = -1;
+    // SAFETY: clone_args is plain data, for which all zeroes is a valid value.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = flags | libc::CLONE_PIDFD as u64 | CLONE_INTO_CGROUP;
+    // With CLONE_PARENT the signal is the parent's own, and naming one is refused.
+    args.exit_signal = if flags & libc::CLONE_PARENT as u64 == 0 {
+        libc::SIGCHLD as u64
+    } else {
+        0
+    };
+    args.pidfd = &raw mut pidfd as u64;
+    args.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: as in `raw_clone`: no CLONE_VM, no stack, one thread. The kernel reads one structure of the size that is passed, and
+    // writes one int to `pidfd`, which outlives the call.
+    let rc = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
+    after_clone(rc, &mut pidfd, what, work)
+}
+
+fn after_clone(rc: i64, pidfd: &mut RawFd, what: &str, work: impl FnOnce() -> u8) -> Result<Child> {
     match parent_of(rc, what)? {
         0 => run_child(work),
         pid => {
             // SAFETY: the kernel made this descriptor for us; it belongs to nobody else.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            let pidfd = unsafe { OwnedFd::from_raw_fd(*pidfd) };
             Ok(Child { pid, pidfd })
         }
     }

@@ -1,6 +1,7 @@
 //! `picktwo doctor`: what this machine can enforce, and why.
 
 use super::output::{self, Paint};
+use crate::session::bounds::Means;
 use crate::session::tier::{self, Tier};
 use picktwo_confine::landlock;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 /// Exit code 0 if sessions can run here, in whatever tier; 125 if they cannot.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print a JSON object: tier, landlock, missing, weaker, kernel
+    /// Print a JSON object: tier, landlock, missing, weaker, limits, kernel
     #[arg(long)]
     json: bool,
 }
@@ -28,6 +29,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Ok(choice) if choice.tier == Tier::Container => &tier::WEAKER,
         _ => &[],
     };
+    let means = best.as_ref().ok().map(|choice| Means::find(choice.tier));
     let text = if args.json {
         let value = serde_json::json!({
             "tier": best.as_ref().map(|choice| choice.tier.to_string()).ok(),
@@ -36,6 +38,10 @@ pub(crate) fn main(args: Args) -> ExitCode {
             "kernel": kernel,
             "missing": missing.map(ToString::to_string),
             "weaker": weaker,
+            "limits": means.as_ref().map(|means| serde_json::json!({
+                "memory": means.of_memory(),
+                "processes": means.of_processes(),
+            })),
         });
         format!("{value:#}\n")
     } else {
@@ -57,6 +63,8 @@ pub(crate) fn main(args: Args) -> ExitCode {
             rows.push(vec!["why".to_owned(), missing.to_string()]);
         }
         rows.extend(weaker.iter().map(|line| vec!["weaker".to_owned(), (*line).to_owned()]));
+        let bounds = means.iter().flat_map(Means::describe);
+        rows.extend(bounds.map(|line| vec!["limits".to_owned(), line]));
         if let Some(note) = newer_rights(abi) {
             rows.push(vec!["newer".to_owned(), note]);
         }

@@ -3,6 +3,16 @@
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
+/// What enforces a session's bounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bounds {
+    /// `cgroup`, or `rlimit`: of each process.
+    pub(crate) memory: String,
+    /// `cgroup`, `rlimit`, `pid namespace` or `none`.
+    pub(crate) processes: String,
+}
+
 /// One event of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
@@ -27,6 +37,9 @@ pub(crate) enum Event {
         command: Vec<String>,
         /// The mode it starts in.
         mode: String,
+        /// What bounds it; records of earlier versions do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bounds: Option<Bounds>,
     },
     /// The mode was set.
     Mode {

@@ -6,7 +6,7 @@ mod event;
 mod read;
 
 pub(crate) use chain::{hash, now};
-pub(crate) use event::Event;
+pub(crate) use event::{Bounds, Event};
 pub(crate) use read::{find, list, show, verify};
 
 use crate::names;

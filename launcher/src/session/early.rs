@@ -1,5 +1,6 @@
 //! What of a session can start before its policy is known: its namespaces, and the part of the view that is the same for all.
 
+use super::bounds;
 use super::plan::PlanError;
 use super::tier::{self, Choice, Tier};
 use crate::names;
@@ -27,7 +28,8 @@ pub(crate) fn start(asked: Option<Tier>) -> Result<Early, PlanError> {
     let base = Base {
         identity: identity(home.canonicalize().unwrap_or(home)),
         terminal: terminal(),
-        sizes: Sizes::default(),
+        // Those of the built-in policy: others are set once the policy is read.
+        sizes: Sizes::default().on_machine_with(bounds::memory()),
     };
     let (choice, init) = tier::choose(asked, || init::start(&base)).map_err(PlanError::Tier)?;
     Ok(Early {

@@ -1,5 +1,6 @@
 //! Sessions: how one starts, is steered, and ends.
 
+pub(crate) mod bounds;
 mod control;
 mod doors;
 pub(crate) mod early;

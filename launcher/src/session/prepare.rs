@@ -1,12 +1,13 @@
 //! The pieces of a start, each made from the plan.
 
+use super::bounds::{Made as Bounded, Means};
 use super::id;
 use super::plan::Plan;
 use super::space::Space;
 use super::start::StartError;
 use super::tier::{Facts, Tier};
 use crate::names;
-use crate::record::{Event, Record};
+use crate::record::{Bounds, Event, Record};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
@@ -28,7 +29,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The view's plan.
-pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Plan, StartError> {
+pub(super) fn view_plan(plan: &Plan, means: &Means, id: &str, gateway: bool) -> Result<view::Plan, StartError> {
     let values = placeholders(plan, id, None, None);
     let files = &plan.policy.profile.files;
     let given = plan.given(id);
@@ -47,6 +48,8 @@ pub(super) fn view_plan(plan: &Plan, id: &str, gateway: bool) -> Result<view::Pl
             })
             .collect(),
         private_home: plan.private_home.clone(),
+        sizes: means.sizes(&plan.policy.limits),
+        processes: means.pid_bound(&plan.policy.limits),
         binary: Some(ReadOnly::new(exe)),
         gateway,
         tools: true,
@@ -163,7 +166,7 @@ pub(super) fn bind_control(record: &Record) -> Result<UnixListener, StartError> 
 }
 
 /// The first line of the audit.
-pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
+pub(super) fn start_event(plan: &Plan, means: &Means, id: &str, facts: Facts) -> Event {
     Event::Start {
         session: id.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -174,6 +177,10 @@ pub(super) fn start_event(plan: &Plan, id: &str, facts: Facts) -> Event {
         workspace: plan.workspace.display().to_string(),
         command: plan.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         mode: plan.mode.to_string(),
+        bounds: Some(Bounds {
+            memory: means.of_memory().to_owned(),
+            processes: means.of_processes().to_owned(),
+        }),
     }
 }
 
@@ -246,7 +253,12 @@ pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, StartError> {
 }
 
 /// The launcher's own Landlock domain: what it changes for the session, its record, `/proc`, and what the command below it needs.
-pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &Space) -> Result<Access, StartError> {
+pub(super) fn launcher_access(
+    plan: &Plan,
+    record: &Record,
+    space: &Space,
+    bounded: &Bounded,
+) -> Result<Access, StartError> {
     let mut access = Access::none()
         .allow_unix_connect()
         .allow_signals()
@@ -255,6 +267,9 @@ pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &Space) -> Re
         access = access.path(Rights::Write, root)?;
     }
     access = access.path(Rights::Write, record.dir())?;
+    if let Some(group) = &bounded.group {
+        access = access.path(Rights::RemoveDirectories, group.parent())?;
+    }
     if let Some(rights) = space.ground.rights() {
         // So that it can take its own directory away.
         access = access.path(Rights::RemoveDirectories, Place::parent())?;
@@ -279,7 +294,7 @@ pub(super) fn launcher_access(plan: &Plan, record: &Record, space: &Space) -> Re
 pub(super) fn command(
     plan: &Plan,
     values: &Placeholders,
-    open_files: (u64, u64),
+    bounded: &Bounded,
     ignored: Vec<i32>,
     rights: Option<container::Rights>,
 ) -> Result<agent::Command, StartError> {
@@ -303,6 +318,10 @@ pub(super) fn command(
         Vec::new()
     };
     argv.splice(1..1, extra.into_iter().map(OsString::from));
+    let group = bounded.group.as_ref().map(|group| group.fd().try_clone_to_owned());
+    let group = group
+        .transpose()
+        .map_err(|e| StartError::File("open", "the session's control group".into(), e))?;
     Ok(agent::Command {
         argv,
         env: environment(plan, values),
@@ -311,7 +330,8 @@ pub(super) fn command(
         uid: plan.identity.uid,
         roots: plan.roots.clone(),
         hidden: plan.hidden.iter().map(ReadOnly::seen).collect(),
-        open_files,
+        bounds: bounded.bounds,
+        group,
         ignored,
         filters,
         rights,

@@ -53,6 +53,7 @@ pub(crate) fn fetch(
         workspace: String::new(),
         command: vec!["picktwo".to_owned(), "fetch".to_owned()],
         mode: "read-only".to_owned(),
+        bounds: None,
     };
     record.append(&start).map_err(|e| e.to_string())?;
     confine(&record).map_err(|e| e.to_string())?;

@@ -2,6 +2,7 @@
 //! is forked, keys are read, the model side is started, the launcher enters its Landlock domain, the command is prepared below it, the launcher installs its system call
 //! filter, and only then the command runs.
 
+use super::bounds::Means;
 use super::early::Early;
 use super::model::{Model, ModelError};
 use super::plan::Plan;
@@ -160,7 +161,8 @@ pub(crate) fn run(
     let open_files = limits::nofile_limits()?;
     let exe = process::own_executable()?;
 
-    let view_plan = prepare::view_plan(&plan, &id, !plan.policy.models.is_empty())?;
+    let means = Means::find(plan.tier.tier);
+    let view_plan = prepare::view_plan(&plan, &means, &id, !plan.policy.models.is_empty())?;
     view_plan.check().map_err(StartError::ViewPlan)?;
     let starting = space::start(&plan, &view_plan, &id, early.init)?;
     // Like the init, this copy of the process is made before anything secret is read.
@@ -178,6 +180,7 @@ pub(crate) fn run(
         Some(start) => Some(Model::spawn(exe.as_fd(), &start).map_err(StartError::Model)?),
         None => None,
     };
+    let bounded = means.make(&id, &plan.policy.limits, open_files)?;
     let control_socket = prepare::bind_control(&record)?;
     let described = Described::new(&plan, &id);
     let random = |e| StartError::File("read", "/dev/urandom".into(), e);
@@ -197,17 +200,21 @@ pub(crate) fn run(
     prepare::close_home(&plan)?;
 
     limits::nofile_raise()?;
-    let access = prepare::launcher_access(&plan, &record, &space)?;
+    let mut first_to_go = limits::FirstToGo::open();
+    let access = prepare::launcher_access(&plan, &record, &space, &bounded)?;
     let report = landlock::restrict(access)?;
-    let command = prepare::command(&plan, &values, open_files, ignored, space.ground.rights().cloned())?;
+    let command = prepare::command(&plan, &values, &bounded, ignored, space.ground.rights().cloned())?;
+    first_to_go.iter_mut().for_each(limits::FirstToGo::raise);
     let starting = space.ground.launch(&command, exe)?;
+    first_to_go.iter_mut().for_each(limits::FirstToGo::restore);
+    drop((first_to_go, command));
 
     // While the command's process locks itself: the record's first lines, the grants, and this process's own filter.
     record
         .write_file(names::SESSION_JSON, described.json().as_bytes())
         .map_err(StartError::Record)?;
     record
-        .append(&prepare::start_event(&plan, &id, facts))
+        .append(&prepare::start_event(&plan, &means, &id, facts))
         .map_err(StartError::Record)?;
     // The gateway gets its key and the listening socket now; it has locked itself meanwhile.
     if let (Some(model), Some((_, door))) = (&model, &space.gateway) {
@@ -305,6 +312,7 @@ pub(crate) fn run(
     if let Some(ending) = ending {
         let _ = ending.wait();
     }
+    drop(bounded);
     refusals.flush();
     record
         .append(&Event::End { code: end.shell_code() })

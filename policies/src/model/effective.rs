@@ -189,6 +189,13 @@ impl Merge {
             decoded_bytes: self.number(layers, "decoded_bytes")?,
             redirects: self.number(layers, "redirects")?,
             parallel: self.number(layers, "parallel")?,
+            memory_bytes: self.number(layers, "memory_bytes")?,
+            memory_percent: self.number(layers, "memory_percent")?,
+            processes: self.number(layers, "processes")?,
+            open_files: self.number(layers, "open_files")?,
+            file_bytes: self.number(layers, "file_bytes")?,
+            tmp_bytes: self.number(layers, "tmp_bytes")?,
+            shm_bytes: self.number(layers, "shm_bytes")?,
         };
         let models = self.models(layers);
         let mut set = BTreeMap::new();

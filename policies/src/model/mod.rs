@@ -158,6 +158,20 @@ pub struct Limits {
     pub redirects: Set<u64>,
     /// Retrievals at the same time.
     pub parallel: Set<u64>,
+    /// Bytes of memory of the whole session, where control groups can be had; of each process's data elsewhere.
+    pub memory_bytes: Set<u64>,
+    /// The same as a part of the machine's memory, in percent; the lower of the two holds. For the whole session only.
+    pub memory_percent: Set<u64>,
+    /// Processes and threads of the session at the same time.
+    pub processes: Set<u64>,
+    /// Open descriptors of each process.
+    pub open_files: Set<u64>,
+    /// Bytes that one file can grow to.
+    pub file_bytes: Set<u64>,
+    /// Bytes in `/tmp`, which is in memory; where there is a view.
+    pub tmp_bytes: Set<u64>,
+    /// Bytes in `/dev/shm`, which is in memory; where there is a view.
+    pub shm_bytes: Set<u64>,
 }
 
 #[cfg(test)]

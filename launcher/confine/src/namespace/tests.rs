@@ -133,7 +133,7 @@ fn start(workspace: &Path, agent_work: impl FnOnce() -> String) -> Session {
     let (ours, theirs) = channel::pair().unwrap();
     let middle = process::fork_bound("the agent", || {
         join(&namespaces).unwrap();
-        let agent = process::clone_into_parent("the agent", || {
+        let agent = process::clone_into_parent(None, "the agent", || {
             process::parent_death_kill(me.as_fd()).unwrap();
             let check = SelfCheck::prepare().unwrap();
             std::env::set_current_dir(workspace).unwrap();

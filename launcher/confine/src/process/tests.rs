@@ -91,7 +91,7 @@ fn a_process_with_threads_starts_nothing_that_needs_one() {
         let results = [
             fork_bound("x", || 0).unwrap_err(),
             clone_namespaces(crate::namespace::SESSION, "x", || 0).unwrap_err(),
-            clone_into_parent("x", || 0).unwrap_err(),
+            clone_into_parent(None, "x", || 0).unwrap_err(),
             single_threaded().unwrap_err(),
         ];
         drop(go);

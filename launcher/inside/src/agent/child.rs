@@ -108,7 +108,7 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
     })?;
     signals(&command.ignored)?;
     limits::core_limit()?;
-    limits::nofile(command.open_files.0, command.open_files.1)?;
+    command.bounds.apply()?;
     limits::new_session_keyring()?;
     clock.step("limits");
     // From here on this process owns the channel and the standard descriptors, and nothing else is open.

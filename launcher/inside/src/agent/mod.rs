@@ -19,6 +19,7 @@ use nix::sys::stat::SFlag;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::filters::{self, Grants};
 use picktwo_confine::landlock::{self, Access};
+use picktwo_confine::limits;
 use picktwo_confine::namespace::{self, NamespaceFds};
 use picktwo_confine::notify::Listener;
 use picktwo_confine::process::{self, Child};
@@ -31,7 +32,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// What is started, and as what.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Command {
     /// The program and its arguments. A name without `/` is looked up in `env`'s PATH, inside the view.
     pub argv: Vec<OsString>,
@@ -47,8 +48,10 @@ pub struct Command {
     pub roots: Vec<PathBuf>,
     /// Directories of the host that must not be in the view, as they are outside: checked from inside.
     pub hidden: Vec<crate::view::ReadOnly>,
-    /// Limits of open descriptors, soft and hard: the person's own, not the launcher's raised ones.
-    pub open_files: (u64, u64),
+    /// What bounds each of its processes. Open descriptors: not more than the person's own limits, which the launcher has raised.
+    pub bounds: limits::Bounds,
+    /// The control group that it runs in.
+    pub group: Option<OwnedFd>,
     /// Signals that the person's shell had ignored when picktwo started (`nohup`), and that stay ignored.
     pub ignored: Vec<i32>,
     /// Which calls become granted calls.
@@ -274,7 +277,9 @@ impl Starting {
 pub fn start(command: &Command, namespaces: &NamespaceFds) -> Result<Starting, Error> {
     let (ours, theirs) = channel::pair()?;
     let launcher = process::pidfd_open(i32::try_from(std::process::id()).unwrap_or(i32::MAX))?;
-    let between = process::fork_bound("the command's process", || {
+    // It begins in the group, and the command with it: once it has joined the session's namespaces, it could not reach the group.
+    let group = command.group.as_ref().map(AsFd::as_fd);
+    let between = process::fork_bound_into(group, "the command's process", || {
         join_and_clone(command, namespaces, &theirs, launcher.as_fd())
     })?;
     Ok(Starting::new(Between::Joined(between), ours, command))
@@ -352,8 +357,13 @@ fn keep_and_clone(
     exe: OwnedFd,
     own: Channel,
 ) -> u8 {
-    let cloned = keeper::enter_domain(launcher)
-        .and_then(|()| process::clone_into_parent("the command's process", || child::run(command, &channel, launcher)));
+    let cloned = keeper::enter_domain(launcher).and_then(|()| {
+        // The keeper itself stays outside: it goes on where the session has reached its bounds.
+        let group = command.group.as_ref().map(AsFd::as_fd);
+        process::clone_into_parent(group, "the command's process", || {
+            child::run(command, &channel, launcher)
+        })
+    });
     let sent = match cloned {
         Ok(child) => {
             let (pid, pidfd) = child.into_parts();
@@ -444,8 +454,9 @@ fn join_and_clone(
     channel: &Channel,
     launcher: std::os::fd::BorrowedFd<'_>,
 ) -> u8 {
-    let cloned = namespace::join(namespaces)
-        .and_then(|()| process::clone_into_parent("the command's process", || child::run(command, channel, launcher)));
+    let cloned = namespace::join(namespaces).and_then(|()| {
+        process::clone_into_parent(None, "the command's process", || child::run(command, channel, launcher))
+    });
     let sent = match cloned {
         Ok(child) => {
             let (pid, pidfd) = child.into_parts();

@@ -1,7 +1,7 @@
 //! `/dev`, `/proc` and `/sys`: new or minimal.
 
 use super::error::Error;
-use super::mounts::{INFORMATION, WRITABLE};
+use super::mounts::INFORMATION;
 use super::plan::Base;
 use super::tree::Tree;
 use nix::errno::Errno;
@@ -40,13 +40,7 @@ pub(crate) fn dev(tree: &Tree, base: &Base) -> Result<(), Error> {
         mount_attr::NOSUID | mount_attr::NOEXEC,
         Path::new("/dev/pts"),
     )?;
-    let size = base.sizes.shm.to_string();
-    tree.mount(
-        c"tmpfs",
-        &[(c"mode", "1777"), (c"size", &size)],
-        WRITABLE,
-        Path::new("/dev/shm"),
-    )?;
+    tree.mount_memory("1777", base.sizes.shm, Path::new("/dev/shm"))?;
     if let Some(terminal) = &base.terminal {
         tree.bind_device(terminal, Path::new("/dev/console"))?;
     }

@@ -24,6 +24,8 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The bound of processes could not be set.
+    Processes(Errno),
     /// A directory of the view.
     Directory(PathBuf, Errno),
     /// A file of the view.
@@ -62,6 +64,7 @@ impl Error {
             Self::Plan(_) | Self::Message(_) | Self::LinkInTheWay(_) | Self::Changed(_) => None,
             Self::Confine(error) => error.errno(),
             Self::Propagation(errno) | Self::PivotRoot(errno) | Self::DetachHost(errno) => Some(*errno),
+            Self::Processes(errno) => Some(*errno),
             Self::FileSystem { errno, .. } | Self::Socket { errno, .. } => Some(*errno),
             Self::Directory(_, errno)
             | Self::File(_, errno)
@@ -84,6 +87,7 @@ impl fmt::Display for Error {
                 "cannot mount a new /proc: this /proc is partly hidden already, as in a container, so the session cannot have its own",
             ),
             Self::FileSystem { kind, errno } => write!(f, "cannot make a {kind} file system for the session: {}", errno.desc()),
+            Self::Processes(errno) => write!(f, "cannot bound the session's processes (pid_max): {}", errno.desc()),
             Self::Directory(path, errno) => write!(f, "cannot make the directory {} of the session: {}", path.display(), errno.desc()),
             Self::File(path, errno) => write!(f, "cannot make the file {} of the session: {}", path.display(), errno.desc()),
             Self::Link(path, errno) => write!(f, "cannot make the link {} of the session: {}", path.display(), errno.desc()),

@@ -22,7 +22,6 @@ pub use etc::replaced as replaced_files;
 pub use plan::{BINARY, Base, HOST_NAME, Identity, Inode, Made, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
 pub use workspace::{Places, Refused, workspace_check};
 
-use mounts::WRITABLE;
 use std::fs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -84,6 +83,7 @@ pub(crate) struct Started {
     tree: Tree,
     /// What of the host is visible in it.
     shown: Vec<PathBuf>,
+    sizes: Sizes,
 }
 
 /// Builds the part of the view that needs no plan. The calling process must be the only one in new user, mount and pid
@@ -112,7 +112,11 @@ pub(crate) fn start(base: &Base, clock: &mut Clock) -> Result<Started, Error> {
     clock.step("sys");
     writable(&tree, base)?;
     clock.step("writable");
-    Ok(Started { tree, shown })
+    Ok(Started {
+        tree,
+        shown,
+        sizes: base.sizes,
+    })
 }
 
 /// Builds the rest of the view and enters it; [`close`] is still to come. The calling process is the one that started it.
@@ -121,7 +125,10 @@ pub(crate) fn start(base: &Base, clock: &mut Clock) -> Result<Started, Error> {
 /// As for [`start`].
 pub(crate) fn finish(started: Started, plan: &Plan, clock: &mut Clock) -> Result<OwnedFd, Error> {
     plan.check()?;
-    let Started { tree, shown } = started;
+    if let Some(most) = plan.processes {
+        mounts::limit_processes(most).map_err(Error::Processes)?;
+    }
+    let Started { tree, shown, sizes } = started;
     tree.bind_writable(&plan.private_home, &plan.home)?;
     for file in &plan.files {
         tree.file(&file.path, &file.content, 0o644)?;
@@ -134,6 +141,17 @@ pub(crate) fn finish(started: Started, plan: &Plan, clock: &mut Clock) -> Result
     // The directory exists before the root is frozen; who makes the socket is the init.
     drop(tree.directory(Path::new("/run/picktwo"), 0o755)?);
     tree.enter()?;
+    for (place, now, wanted) in [
+        ("/tmp", sizes.tmp, plan.sizes.tmp),
+        ("/dev/shm", sizes.shm, plan.sizes.shm),
+    ] {
+        if now != wanted {
+            mounts::resize(Path::new(place), wanted).map_err(|errno| Error::FileSystem {
+                kind: format!("tmpfs at {place}"),
+                errno,
+            })?;
+        }
+    }
     clock.step("enter");
     Ok(tree.into_root())
 }
@@ -175,19 +193,12 @@ fn system(tree: &Tree) -> Result<Vec<PathBuf>, Error> {
 
 /// What the session may write by itself, beside its private home.
 fn writable(tree: &Tree, base: &Base) -> Result<(), Error> {
-    let sizes = &base.sizes;
-    let (tmp, runtime) = (sizes.tmp.to_string(), sizes.runtime.to_string());
-    tree.mount(
-        c"tmpfs",
-        &[(c"mode", "1777"), (c"size", &tmp)],
-        WRITABLE,
-        Path::new("/tmp"),
-    )?;
+    tree.mount_memory("1777", base.sizes.tmp, Path::new("/tmp"))?;
     // The same once more, and no link: what is shown from the host may lie below.
     tree.bind_own(Path::new("/tmp"), Path::new("/var/tmp"))?;
     tree.link(Path::new("/var/run"), "/run".as_ref())?;
     let place = PathBuf::from(format!("/run/user/{}", base.identity.uid));
-    tree.mount(c"tmpfs", &[(c"mode", "0700"), (c"size", &runtime)], WRITABLE, &place)
+    tree.mount_memory("0700", base.sizes.runtime, &place)
 }
 
 /// Shows the workspace, further roots, toolchains and what policy adds, parents before children.

@@ -1,11 +1,16 @@
 //! Mounts by descriptor, with the kernel's plain answers.
 
+use super::plan::in_memory;
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::mount::MsFlags;
+use nix::sys::stat::Mode;
 use picktwo_confine::attempt::{self, Arg};
 use picktwo_confine::sys::{self, AT_RECURSIVE, CWD, OPEN_TREE_CLONE, mount_attr};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// What every part of the host gets.
 pub(crate) const SHOWN: u64 = mount_attr::RDONLY | mount_attr::NOSUID | mount_attr::NODEV;
@@ -57,6 +62,39 @@ pub(crate) fn file_system(kind: &CStr, options: &[(&CStr, &str)], attributes: u6
 
 fn owned(number: i64) -> Result<OwnedFd, Errno> {
     i32::try_from(number).ok().and_then(sys::take_fd).ok_or(Errno::EBADF)
+}
+
+/// Changes the size of a file system of the session's own that is mounted, empty, at `place`.
+pub(crate) fn resize(place: &Path, size: u64) -> Result<(), Errno> {
+    let options: Vec<String> = in_memory(size)
+        .iter()
+        .map(|(name, value)| format!("{}={value}", name.to_string_lossy()))
+        .collect();
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    nix::mount::mount(
+        None::<&str>,
+        place,
+        None::<&str>,
+        flags,
+        Some(options.join(",").as_str()),
+    )
+}
+
+/// Bounds the process numbers of this process's pid namespace, and so how many processes and threads there can be at the same time.
+///
+/// From Linux 6.14 on each pid namespace has a bound of its own; before, this is the whole machine's, and a caller that is the
+/// machine's root would change it: [`super::Plan::processes`] is for newer kernels only.
+pub(crate) fn limit_processes(most: u64) -> Result<(), Errno> {
+    // Once they have begun anew, numbers start above those (kernel: RESERVED_PIDS).
+    const RESERVED: u64 = 300;
+    let proc = file_system(c"proc", &[], WRITABLE)?;
+    let file = openat(
+        &proc,
+        "sys/kernel/pid_max",
+        OFlag::O_WRONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    nix::unistd::write(&file, (most + RESERVED + 1).to_string().as_bytes()).map(drop)
 }
 
 /// A copy of the mounts at and below an open path, not mounted anywhere yet.

@@ -69,7 +69,8 @@ impl ReadOnly {
 }
 
 /// Sizes of what the session may write that is not on a disk, in bytes. Each is held in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sizes {
     /// `/tmp`.
     pub tmp: u64,
@@ -87,6 +88,26 @@ impl Default for Sizes {
             runtime: 64 << 20,
         }
     }
+}
+
+impl Sizes {
+    /// At most a quarter (`/tmp`) and an eighth (`/dev/shm`) of the machine's memory, of which what is in them is taken.
+    #[must_use]
+    pub fn on_machine_with(self, memory: u64) -> Self {
+        Self {
+            tmp: self.tmp.min(memory / 4),
+            shm: self.shm.min(memory / 8),
+            runtime: self.runtime,
+        }
+    }
+}
+
+/// Options of a file system in memory: its size, and as many files as pages, since each costs memory of the kernel's.
+pub(crate) fn in_memory(size: u64) -> [(&'static std::ffi::CStr, String); 2] {
+    [
+        (c"size", size.to_string()),
+        (c"nr_inodes", (size / 4096).max(16).to_string()),
+    ]
 }
 
 /// The part of a view that is the same whatever the policy says: it is built while the policy is read.
@@ -128,6 +149,10 @@ pub struct Plan {
     /// The directory of the host that is the private home, writable.
     #[serde(with = "bytes")]
     pub private_home: PathBuf,
+    /// Sizes that the policy asks for: the file systems are there already, with those of the [`Base`].
+    pub sizes: Sizes,
+    /// The most processes and threads at the same time, for a session whose user the kernel exempts from RLIMIT_NPROC.
+    pub processes: Option<u64>,
     /// picktwo's binary, shown at [`BINARY`].
     pub binary: Option<ReadOnly>,
     /// Make a listening TCP socket on `127.0.0.1` for the gateway.
@@ -307,6 +332,8 @@ mod tests {
             read_only: vec![ReadOnly::new("/opt/tool")],
             files: vec![],
             private_home: "/home/u/.local/state/picktwo/agents/x/home".into(),
+            sizes: Sizes::default(),
+            processes: None,
             binary: None,
             gateway: false,
             tools: false,

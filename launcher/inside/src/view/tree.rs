@@ -5,7 +5,7 @@
 
 use super::error::Error;
 use super::mounts::{self, DEVICE, INFORMATION, SHOWN, WRITABLE};
-use super::plan::{Inode, ReadOnly};
+use super::plan::{Inode, ReadOnly, in_memory};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
@@ -233,6 +233,17 @@ impl Tree {
             errno,
         })?;
         self.attach(&fs, place, true)
+    }
+
+    /// Mounts a new file system in memory that the session may write.
+    pub(crate) fn mount_memory(&self, mode: &str, size: u64, place: &Path) -> Result<(), Error> {
+        let [(size_name, size), (files_name, files)] = in_memory(size);
+        let options = [
+            (c"mode", mode),
+            (size_name, size.as_str()),
+            (files_name, files.as_str()),
+        ];
+        self.mount(c"tmpfs", &options, WRITABLE, place)
     }
 
     fn attach(&self, tree: &OwnedFd, place: &Path, directory: bool) -> Result<(), Error> {

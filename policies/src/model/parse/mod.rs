@@ -80,6 +80,13 @@ pub(crate) const NUMBERS: &[(&str, &str, u64, u64)] = &[
     ("limits", "decoded_bytes", 1024, 1 << 30),
     ("limits", "redirects", 0, 20),
     ("limits", "parallel", 1, 64),
+    ("limits", "memory_bytes", 64 << 20, 1 << 50),
+    ("limits", "memory_percent", 1, 100),
+    ("limits", "processes", 16, 4_000_000),
+    ("limits", "open_files", 64, 1 << 30),
+    ("limits", "file_bytes", 1 << 20, 1 << 50),
+    ("limits", "tmp_bytes", 1 << 20, 1 << 50),
+    ("limits", "shm_bytes", 64 << 10, 1 << 50),
 ];
 
 type Value<'i> = Spanned<DeValue<'i>>;
