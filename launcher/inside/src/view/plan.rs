@@ -151,7 +151,7 @@ pub struct Plan {
     pub private_home: PathBuf,
     /// Sizes that the policy asks for: the file systems are there already, with those of the [`Base`].
     pub sizes: Sizes,
-    /// The most processes and threads at the same time, for a session whose user the kernel exempts from RLIMIT_NPROC.
+    /// The most processes and threads at the same time (and 300 more, until process numbers begin anew), for a session whose user the kernel exempts from RLIMIT_NPROC.
     pub processes: Option<u64>,
     /// picktwo's binary, shown at [`BINARY`].
     pub binary: Option<ReadOnly>,
