@@ -12,11 +12,14 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// What the names of groups begin with.
 const PREFIX: &str = "picktwo-";
+/// Where the hierarchy is mounted: alone, or beside those of version 1. The table of mounts would say so, too, at the price of a
+/// hundred microseconds.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Seconds after which a group that nobody holds was left by a launcher that was killed, and is not just being made.
 const STALE: i64 = 10;
 /// How often the removal of a group is tried, once a millisecond: the kernel lets go of what was killed in its own time.
@@ -60,9 +63,8 @@ impl Parent {
         if !crate::process::has_clone_into_group() {
             return None;
         }
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let own = own_group(&fs::read_to_string("/proc/self/cgroup").ok()?, &mounts)?;
-        Self::near(&own.0, &own.1)
+        let (own, top) = own_group()?;
+        Self::near(&own, top)
     }
 
     /// The group `own` or its parent, not above `top`.
@@ -172,18 +174,21 @@ impl Drop for Cgroup {
 }
 
 /// This process's group, and the top of the hierarchy that can be seen.
-fn own_group(groups: &str, mounts: &str) -> Option<(PathBuf, PathBuf)> {
-    let own = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
-    mounts.lines().find_map(|line| {
-        // Number, parent, device, root, mount point, …, "-", type (proc_pid_mountinfo(5)).
-        let (before, after) = line.split_once(" - ")?;
-        let mut before = before.split(' ').skip(3);
-        let (root, point) = (before.next()?, before.next()?);
-        let below = own.strip_prefix(root).ok().filter(|_| after.starts_with("cgroup2 "))?;
-        // A mount of another group's, and names that are escaped there.
-        let plain = !below.components().any(|part| part.as_os_str() == "..") && !point.contains('\\');
-        plain.then(|| (Path::new(point).join(below), PathBuf::from(point)))
-    })
+fn own_group() -> Option<(PathBuf, &'static Path)> {
+    let top = MOUNTS
+        .iter()
+        .map(Path::new)
+        .find(|top| top.join("cgroup.procs").exists())?;
+    let own = below(top, &fs::read_to_string("/proc/self/cgroup").ok()?)?;
+    // Where another part of the hierarchy is mounted than this process's namespace begins with, its name leads nowhere.
+    own.join("cgroup.procs").exists().then_some((own, top))
+}
+
+/// The group of version 2 among those of a process (cgroups(7)).
+fn below(top: &Path, groups: &str) -> Option<PathBuf> {
+    let own = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::/"))?);
+    // Outside of the namespace's own root.
+    (!own.components().any(|part| part == Component::ParentDir)).then(|| top.join(own))
 }
 
 /// Removes the groups of this user's that no launcher holds, with whatever runs in them.

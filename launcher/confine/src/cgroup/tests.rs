@@ -28,21 +28,13 @@ const MOST: Most = Most {
 };
 
 #[test]
-fn the_own_group_is_found_below_its_mount() {
-    let mounts = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
-                  35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
-                  41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
-    let groups = "4:memory:/x\n0::/user.slice/user-1000.slice/a.scope\n";
-    let (own, top) = own_group(groups, mounts).unwrap();
-    assert_eq!(
-        own,
-        Path::new("/sys/fs/cgroup/unified/user.slice/user-1000.slice/a.scope")
-    );
-    assert_eq!(top, Path::new("/sys/fs/cgroup/unified"));
-    // Another part of the hierarchy than ours is mounted; version 1 only.
-    assert_eq!(own_group(groups, "41 31 0:38 /other /cg rw - cgroup2 none rw\n"), None);
-    assert_eq!(own_group("0::/../x\n", mounts), None);
-    assert_eq!(own_group("4:memory:/x\n", mounts), None);
+fn the_own_group_is_the_one_of_version_2() {
+    let top = Path::new("/sys/fs/cgroup/unified");
+    let own = below(top, "4:memory:/x\n0::/user.slice/user-1000.slice/a.scope\n").unwrap();
+    assert_eq!(own, top.join("user.slice/user-1000.slice/a.scope"));
+    assert_eq!(below(top, "0::/\n").unwrap(), top);
+    assert_eq!(below(top, "0::/../x\n"), None);
+    assert_eq!(below(top, "4:memory:/x\n"), None);
 }
 
 #[test]
@@ -108,8 +100,7 @@ fn bounds_are_written_and_those_of_the_own_group_stay() {
 
 /// Groups of the kernel's own: only where this process may make them.
 fn real() -> Option<Parent> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let (own, _) = own_group(&fs::read_to_string("/proc/self/cgroup").unwrap(), &mounts)?;
+    let (own, _) = own_group()?;
     let dir = [Some(own.as_path()), own.parent()].into_iter().flatten().find(|dir| {
         let probe = dir.join(format!("picktwo-probe-{}", std::process::id()));
         let may = |name: &str| nix::unistd::eaccess(&dir.join(name), AccessFlags::W_OK).is_ok();
