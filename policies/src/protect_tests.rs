@@ -59,9 +59,39 @@ fn agent_configuration_is_protected_at_any_depth_and_in_any_spelling() {
         ".claude/todos/.git/hooks/pre-commit",
         ".github/copilot-setup-steps.yml",
         ".roorules-code",
+        ".run/build.run.xml",
+        "a/.helix/languages.toml",
+        "sub/.npmrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        ".yarn/releases/yarn-4.cjs",
+        ".direnv/flake-profile.rc",
+        ".gitpod.yml",
+        ".lefthook-local.yml",
+        ".config/lefthook.yml",
+        ".huskyrc.json",
+        ".hg/hgrc",
+        ".hg/sharedpath",
+        "vendor/.sl/config",
+        ".jj/repo/config.toml",
+        ".jj/repo/store/git_target",
+        ".bzr/branch/branch.conf",
+        "CVS/Root",
+        ".github/workflows/copilot-setup-steps.yml",
+        ".config/goose/config.yaml",
+        ".serena/project.yml",
     ] {
         assert_eq!(kind(&p, text), Some(Kind::Refuse), "{text}");
     }
+}
+
+#[test]
+fn a_jujutsu_repository_is_a_directory_with_its_own_configuration() {
+    let p = Protected::builtin();
+    // A file of that name would say where the repository, with its configuration, lies.
+    assert_eq!(kind(&p, ".jj/repo"), Some(Kind::Directory));
+    assert_eq!(kind(&p, "a/.jj/repo/config.toml"), Some(Kind::Refuse));
+    assert_eq!(kind(&p, ".jj/repo/store/type"), None);
 }
 
 #[test]
@@ -69,6 +99,15 @@ fn ordinary_paths_are_free() {
     let p = Protected::builtin();
     for text in [
         "src/main.rs",
+        "package.json",
+        "Makefile",
+        ".cargo/config.toml",
+        "lint-staged.config.js",
+        ".jj/repo/store/extra/heads/x",
+        ".jj/working_copy/checkout",
+        ".svn/wc.db",
+        ".yarn/cache/x.zip",
+        "node_modules/simple-git-hooks/simple-git-hooks.js",
         "claude/settings.json",
         ".claude/plans/a.md",
         ".claude/todos/x/y.json",

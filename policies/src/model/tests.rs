@@ -133,7 +133,7 @@ fn the_last_word_wins_and_says_where_it_was_said() {
 #[test]
 fn a_project_may_only_tighten() {
     let tight = "version = 1\nmode = \"read-only\"\n[files]\nhide = [\".env\"]\nprotect = [\"ci/\"]\n[retrieval]\nurls = \"known\"\nraw = false\n\
-                 [retrieval.budget]\nrequests = 5\n[limits]\nparallel = 1\n[[test]]\ncommand = \"x\"\n";
+                 [retrieval.budget]\nrequests = 5\n[limits]\nparallel = 1\nprocesses = 64\nmemory_bytes = 268435456\n[[test]]\ncommand = \"x\"\n";
     let p = policy(
         None,
         &[(Kind::User, "version = 1\nmode = \"edit\"\n"), (Kind::Project, tight)],
@@ -159,6 +159,10 @@ fn a_project_may_only_tighten() {
         ("[retrieval]\nraw = true", 3),
         ("[retrieval.budget]\nrequests = 100000", 3),
         ("[limits]\nredirects = 20", 3),
+        ("[limits]\nmemory_percent = 76", 3),
+        ("[limits]\nprocesses = 4097", 3),
+        ("[limits]\nopen_files = 65537", 3),
+        ("[limits]\nshm_bytes = 1073741825", 3),
         ("extends = [\"codex\"]", 2),
         ("[profile]\nname = \"x\"", 3),
         ("[[command]]\nname = \"sh\"", 2),
@@ -235,6 +239,14 @@ fn bad_values_are_refused() {
         ),
         ("version = 1\n[limits]\nredirects = 99", "from 0 to 20"),
         ("version = 1\n[limits]\nredirects = -1", "from 0 to 20"),
+        ("version = 1\n[limits]\nmemory_bytes = 1", "from 67108864 to"),
+        ("version = 1\n[limits]\nmemory_percent = 101", "from 1 to 100"),
+        ("version = 1\n[limits]\nprocesses = 0", "from 16 to 4000000"),
+        (
+            "version = 1\n[limits]\nopen_files = \"many\"",
+            "needed is a whole number",
+        ),
+        ("version = 1\n[limits]\ntmp_byte = 1048576", "did you mean `tmp_bytes`?"),
         ("version = 1\nversion = 1", "is not valid TOML"),
         ("version = 1\nx", "is not valid TOML"),
         (
