@@ -7,6 +7,7 @@ pub mod gitconfig;
 pub mod model;
 pub mod outgoing;
 pub mod protect;
+pub mod scenario;
 
 pub use diagnostics::{Diagnostics, Kind, Origin, Place, Problem};
 pub use model::{Layer, Policy, Set, builtin, effective, parse, profile, profile_for, stack};

@@ -8,6 +8,7 @@ mod mcp;
 mod mode;
 pub(crate) mod output;
 mod run;
+mod scenario;
 mod scratch;
 mod sessions;
 mod verify;
@@ -42,6 +43,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Demo(demo::Args),
+    Scenario(scenario::Args),
     Fetch(fetch::Args),
     Sessions(sessions::Args),
     Mode(mode::Args),
@@ -68,6 +70,7 @@ pub(crate) fn main() -> ExitCode {
     match cli.command {
         Command::Run(args) => run::main(args),
         Command::Demo(args) => demo::main(args),
+        Command::Scenario(args) => scenario::main(args),
         Command::Fetch(args) => fetch::main(args),
         Command::Sessions(args) => sessions::main(args),
         Command::Mode(args) => mode::main(args),
@@ -95,7 +98,7 @@ fn tools_socket() -> PathBuf {
 fn inside_a_session(command: &Command) -> Option<String> {
     let of_the_agent = match command {
         Command::Fetch(_) | Command::Mcp(_) => true,
-        Command::Demo(args) => args.is_agent(),
+        Command::Scenario(args) => args.is_agent(),
         Command::Verify(args) => args.is_inside(),
         _ => false,
     };

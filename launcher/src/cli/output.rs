@@ -100,6 +100,20 @@ pub(crate) fn plain(text: &str) -> String {
         .collect()
 }
 
+/// Text for XML 1.0, which has no place for most control characters.
+pub(crate) fn xml(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '&' => "&amp;".to_owned(),
+            '<' => "&lt;".to_owned(),
+            '>' => "&gt;".to_owned(),
+            '"' => "&quot;".to_owned(),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => "\u{fffd}".to_owned(),
+            c => c.to_string(),
+        })
+        .collect()
+}
+
 /// A table with aligned columns, no borders. Cells are shown as [`plain`] text.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows
@@ -130,4 +144,14 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_made_harmless() {
+        assert_eq!(xml("a<b> & \"c\"\n"), "a&lt;b&gt; &amp; &quot;c&quot;\u{fffd}");
+    }
 }

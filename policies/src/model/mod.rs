@@ -1,7 +1,7 @@
 //! The policy that is in force: typed values, each with the file and line that set it.
 
 mod effective;
-mod parse;
+pub(crate) mod parse;
 mod profile;
 mod values;
 

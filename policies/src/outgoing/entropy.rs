@@ -25,6 +25,9 @@ fn random_word(word: &str) -> bool {
     let letters: Vec<u8> = word.bytes().filter(u8::is_ascii_alphabetic).collect();
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if word.bytes().all(|b| b.is_ascii_hexdigit()) {
+        if spells_text(word) {
+            return true;
+        }
         // SHA-1, SHA-256 and MD5 name commits, objects and files; what they could carry is charged in bits.
         return !matches!(word.len(), 32 | 40 | 64) && entropy(word) > 3.0;
     }
@@ -41,6 +44,20 @@ fn random_word(word: &str) -> bool {
         .filter(|p| p[0].is_ascii_digit() != p[1].is_ascii_digit())
         .count();
     changes >= 4 || letters.is_empty() || !wordlike(&String::from_utf8_lossy(&letters))
+}
+
+/// Whether hexadecimal digits spell a text: its characters are too much alike to look random. Of twelve random bytes all are
+/// printable once in 100 000 times.
+fn spells_text(digits: &str) -> bool {
+    let value = |b: u8| char::from(b).to_digit(16);
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.into_iter().all(|pair| match pair {
+        [high, low] => {
+            let byte = value(*high).zip(value(*low)).map(|(h, l)| h * 16 + l);
+            byte.is_some_and(|b| matches!(b, 0x20..=0x7e | 0x09 | 0x0a | 0x0d))
+        }
+        _ => false,
+    })
 }
 
 /// Letters as words have them: vowels, and capitals only where words begin.

@@ -414,6 +414,17 @@ fn random_pieces_are_refused_unless_they_were_seen() {
         ),
         "entropy"
     );
+    for text in ["CANARY-e354ab640a73d7990c6190c2", "password: swordfish", "thirty-two hexadecimal digits.."] {
+        let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(rule(&mut g, &format!("https://docs.rs/{hex}"), ""), "entropy", "{text}");
+    }
+    for hash in [
+        "d41d8cd98f00b204e9800998ecf8427e",
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    ] {
+        assert_eq!(rule(&mut g, &format!("https://docs.rs/{hash}"), ""), "ok", "{hash}");
+    }
     g.linked("https://docs.rs/", &url);
     assert_eq!(rule(&mut g, &url, ""), "ok");
 }

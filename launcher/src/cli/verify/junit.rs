@@ -2,6 +2,7 @@
 
 use super::judge::{Judgement, Verdict};
 use super::report;
+use crate::cli::output::xml as escaped;
 use std::fmt::Write;
 
 /// The file's content.
@@ -67,28 +68,4 @@ pub(super) fn text(judgement: &Judgement) -> String {
     }
     text.push_str("</testsuites>\n");
     text
-}
-
-/// Text for XML 1.0, which has no place for most control characters.
-fn escaped(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '&' => "&amp;".to_owned(),
-            '<' => "&lt;".to_owned(),
-            '>' => "&gt;".to_owned(),
-            '"' => "&quot;".to_owned(),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => "\u{fffd}".to_owned(),
-            c => c.to_string(),
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_made_harmless() {
-        assert_eq!(escaped("a<b> & \"c\"\n"), "a&lt;b&gt; &amp; &quot;c&quot;\u{fffd}");
-    }
 }

@@ -1,7 +1,7 @@
 //! From text to a layer: every value with its place, every unknown key and bad value reported, all at once.
 
 mod profile;
-mod walk;
+pub(crate) mod walk;
 
 use super::Set;
 use super::profile::Profile;

@@ -10,20 +10,20 @@ use toml::de::{DeTable, DeValue};
 type Value<'i> = Spanned<DeValue<'i>>;
 
 /// Reads one file's values and collects what is wrong with them.
-pub(super) struct Walk {
-    pub(super) source: Arc<Source>,
-    pub(super) problems: Vec<Problem>,
+pub(crate) struct Walk {
+    pub(crate) source: Arc<Source>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Walk {
-    pub(super) fn place(&self, span: Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: Range<usize>) -> Place {
         Place {
             source: self.source.clone(),
             span,
         }
     }
 
-    pub(super) fn problem(
+    pub(crate) fn problem(
         &mut self,
         span: Range<usize>,
         message: impl Into<String>,
@@ -40,7 +40,7 @@ impl Walk {
     }
 
     /// Reports the keys of a table that are not known.
-    pub(super) fn known(&mut self, t: &DeTable<'_>, known: &[&str], what: &str) {
+    pub(crate) fn known(&mut self, t: &DeTable<'_>, known: &[&str], what: &str) {
         for key in t.keys() {
             let name = key.get_ref();
             if known.contains(&&**name) {
@@ -59,7 +59,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn wrong(&mut self, v: &Value<'_>, what: &str, wanted: &str) {
+    pub(crate) fn wrong(&mut self, v: &Value<'_>, what: &str, wanted: &str) {
         self.problem(
             v.span(),
             format!("`{what}` has a value of the wrong kind"),
@@ -68,7 +68,7 @@ impl Walk {
         );
     }
 
-    pub(super) fn table<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> Option<&'t DeTable<'i>> {
+    pub(crate) fn table<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> Option<&'t DeTable<'i>> {
         let v = t.get(key)?;
         match v.get_ref() {
             DeValue::Table(t) => Some(t),
@@ -79,7 +79,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn array<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> &'t [Value<'i>] {
+    pub(crate) fn array<'t, 'i>(&mut self, t: &'t DeTable<'i>, key: &str, what: &str) -> &'t [Value<'i>] {
         match t.get(key) {
             None => &[],
             Some(v) => match v.get_ref() {
@@ -92,7 +92,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn string(&mut self, v: &Value<'_>, what: &str) -> Option<Set<String>> {
+    pub(crate) fn string(&mut self, v: &Value<'_>, what: &str) -> Option<Set<String>> {
         match v.get_ref() {
             DeValue::String(s) if s.contains('\0') => {
                 self.problem(v.span(), format!("`{what}` holds a NUL character"), "", None);
@@ -109,14 +109,14 @@ impl Walk {
         }
     }
 
-    pub(super) fn list(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
+    pub(crate) fn list(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
         self.array(t, key, what)
             .iter()
             .filter_map(|v| self.string(v, what))
             .collect()
     }
 
-    pub(super) fn paths(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
+    pub(crate) fn paths(&mut self, t: &DeTable<'_>, key: &str, what: &str) -> Vec<Set<String>> {
         let list = self.list(t, key, what);
         for p in &list {
             if p.is_empty() || (p.starts_with('~') && !(p.value == "~" || p.starts_with("~/"))) {
@@ -131,7 +131,7 @@ impl Walk {
         list
     }
 
-    pub(super) fn integer(&mut self, v: &Value<'_>, what: &str, low: u64, high: u64) -> Option<Set<u64>> {
+    pub(crate) fn integer(&mut self, v: &Value<'_>, what: &str, low: u64, high: u64) -> Option<Set<u64>> {
         let number = match v.get_ref() {
             DeValue::Integer(i) => u64::from_str_radix(i.as_str(), i.radix()).ok(),
             _ => {
@@ -156,7 +156,7 @@ impl Walk {
         }
     }
 
-    pub(super) fn one_of<T: Clone>(&mut self, v: &Value<'_>, what: &str, words: &[(&str, T)]) -> Option<Set<T>> {
+    pub(crate) fn one_of<T: Clone>(&mut self, v: &Value<'_>, what: &str, words: &[(&str, T)]) -> Option<Set<T>> {
         let text = self.string(v, what)?;
         if let Some((_, value)) = words.iter().find(|(w, _)| *w == text.value) {
             return Some(Set {
@@ -175,7 +175,7 @@ impl Walk {
         None
     }
 
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         v: &Value<'_>,
         what: &str,
@@ -195,7 +195,7 @@ impl Walk {
     }
 
     /// Tables that are kept as written.
-    pub(super) fn opaque(&mut self, t: &DeTable<'_>, key: &str) -> Vec<Set<toml::Table>> {
+    pub(crate) fn opaque(&mut self, t: &DeTable<'_>, key: &str) -> Vec<Set<toml::Table>> {
         let mut tables = Vec::new();
         for v in self.array(t, key, key) {
             match plain(v.get_ref()) {
@@ -222,7 +222,7 @@ fn kind(v: &Value<'_>) -> &'static str {
     }
 }
 
-fn plain(v: &DeValue<'_>) -> Option<toml::Value> {
+pub(crate) fn plain(v: &DeValue<'_>) -> Option<toml::Value> {
     Some(match v {
         DeValue::String(s) => toml::Value::String(s.to_string()),
         DeValue::Integer(i) => toml::Value::Integer(i64::from_str_radix(i.as_str(), i.radix()).ok()?),
@@ -239,7 +239,7 @@ fn plain(v: &DeValue<'_>) -> Option<toml::Value> {
     })
 }
 
-pub(super) fn variable(name: &str) -> bool {
+pub(crate) fn variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
