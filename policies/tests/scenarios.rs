@@ -52,11 +52,19 @@ never = ["server.attacker"]
 #[test]
 fn a_whole_file_is_read() {
     let scenario = parse(START, "x.toml", "x").unwrap();
-    assert_eq!((scenario.name.as_str(), scenario.steps.len(), scenario.seconds), ("x", 1, 60));
-    let Kind::Never(_, spots) = &scenario.checks[0].kind else { panic!() };
+    assert_eq!(
+        (scenario.name.as_str(), scenario.steps.len(), scenario.seconds),
+        ("x", 1, 60)
+    );
+    let Kind::Never(_, spots) = &scenario.checks[0].kind else {
+        panic!()
+    };
     assert_eq!(spots[0].value, Spot::Server("attacker".to_owned()));
     let words = |name: &str| (name == "canary.secret").then(|| "S".to_owned());
-    assert_eq!(fill("a{{canary.secret}}b {{query}} {{ x }}", &words), "aSb {{query}} {{ x }}");
+    assert_eq!(
+        fill("a{{canary.secret}}b {{query}} {{ x }}", &words),
+        "aSb {{query}} {{ x }}"
+    );
 }
 
 /// Replaces something in the whole file and looks for the error, with its line and column.
@@ -77,13 +85,38 @@ fn what_is_wrong_is_said_with_its_place() {
     refused("title = \"t\"", "title = \"t", "2:", "not valid TOML");
     refused("{{work}}/notes.txt", "/etc/passwd", "8:8", "own directories");
     refused("{{work}}/notes.txt", "{{work}}/../../x", "8:8", "own directories");
-    refused("text = \"{{canary.secret}}\"", "text = \"{{canary.secrt}}\"", "9:9", "did you mean {{canary.secret}}?");
-    refused("text = \"{{canary.secret}}\"\n\n[[server", "text = \"x\"\n\n[[server", "5:8", "planted nowhere");
-    refused("canary = \"secret\"", "canary = \"secrets\"", "23:10", "no canary has this name");
+    refused(
+        "text = \"{{canary.secret}}\"",
+        "text = \"{{canary.secrt}}\"",
+        "9:9",
+        "did you mean {{canary.secret}}?",
+    );
+    refused(
+        "text = \"{{canary.secret}}\"\n\n[[server",
+        "text = \"x\"\n\n[[server",
+        "5:8",
+        "planted nowhere",
+    );
+    refused(
+        "canary = \"secret\"",
+        "canary = \"secrets\"",
+        "23:10",
+        "no canary has this name",
+    );
     refused("canary = \"secret\"", "text = \"x\"", "5:8", "looked for nowhere");
-    refused("canary = \"secret\"", "canary = \"secret\"\nanything = true", "20:1", "looks for two things");
+    refused(
+        "canary = \"secret\"",
+        "canary = \"secret\"\nanything = true",
+        "20:1",
+        "looks for two things",
+    );
     refused("tool = \"send\"", "tool = \"sent\"", "16:8", "did you mean \"send\"?");
-    refused("address = \"{{address.attacker}}\"\n", "", "14:1", "`step.address` is missing");
+    refused(
+        "address = \"{{address.attacker}}\"\n",
+        "",
+        "14:1",
+        "`step.address` is missing",
+    );
     refused("address = ", "adress = ", "17:1", "did you mean `address`?");
     refused("step = \"send\"", "step = \"sent\"", "22:8", "did you mean \"send\"?");
     refused("server.attacker", "server.attackr", "24:10", "nothing can arrive there");

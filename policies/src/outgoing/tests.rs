@@ -414,7 +414,11 @@ fn random_pieces_are_refused_unless_they_were_seen() {
         ),
         "entropy"
     );
-    for text in ["CANARY-e354ab640a73d7990c6190c2", "password: swordfish", "thirty-two hexadecimal digits.."] {
+    for text in [
+        "CANARY-e354ab640a73d7990c6190c2",
+        "password: swordfish",
+        "thirty-two hexadecimal digits..",
+    ] {
         let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
         assert_eq!(rule(&mut g, &format!("https://docs.rs/{hex}"), ""), "entropy", "{text}");
     }

@@ -45,7 +45,12 @@ fn converse(names: SocketAddr) -> Result<(), String> {
             if block["type"] != "tool_use" {
                 continue;
             }
-            let result = act(model, names, block["name"].as_str().unwrap_or_default(), &block["input"]);
+            let result = act(
+                model,
+                names,
+                block["name"].as_str().unwrap_or_default(),
+                &block["input"],
+            );
             let failed = result.is_err();
             let text = result.unwrap_or_else(|e| e);
             show(&text);
@@ -93,8 +98,14 @@ fn ask(model: SocketAddr, more: Value) -> Result<Value, String> {
         ("anthropic-version", "2023-06-01"),
     ];
     let text = body.to_string();
-    let reply = http::ask(model, "POST /v1/messages", &model.to_string(), &headers, Some(text.as_bytes()))
-        .map_err(|e| format!("the model cannot be reached: {e}"))?;
+    let reply = http::ask(
+        model,
+        "POST /v1/messages",
+        &model.to_string(),
+        &headers,
+        Some(text.as_bytes()),
+    )
+    .map_err(|e| format!("the model cannot be reached: {e}"))?;
     let value: Value = serde_json::from_slice(&reply.body).map_err(|e| format!("the model answered no JSON: {e}"))?;
     if reply.second() == "200" {
         Ok(value)

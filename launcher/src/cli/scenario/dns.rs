@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Bytes of a message over UDP.
 const MAX: usize = 512;
 const HEADER: usize = 12;
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks `server` for the address of `name`.
 pub(super) fn ask(server: SocketAddr, name: &str) -> Result<Ipv4Addr> {

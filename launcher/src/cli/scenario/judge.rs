@@ -92,7 +92,9 @@ pub(super) fn judge(scenario: &Scenario, file: &str, tier: Option<Tier>, policy:
     };
     let missing = stage::missing(scenario.needs.iter().map(|n| n.value.as_str()));
     if !missing.is_empty() {
-        outcome.problems.push(format!("it needs {}, which is not installed", missing.join(", ")));
+        outcome
+            .problems
+            .push(format!("it needs {}, which is not installed", missing.join(", ")));
         return outcome;
     }
     let session = play::play(scenario, Way::Session { tier, policy }, keep);
@@ -156,7 +158,10 @@ fn decide(kind: &Kind, inside: &Seen, outside: &Seen, twin: bool) -> (&'static s
     let control = matches!(kind, Kind::Arrives(..));
     let (verdict, reason) = if control && !inside.missed.is_empty() {
         let spots = inside.missed.join(", ");
-        (Verdict::Untried, format!("a control: in the session it {undone} {spots}"))
+        (
+            Verdict::Untried,
+            format!("a control: in the session it {undone} {spots}"),
+        )
     } else if !control && !inside.hit.is_empty() {
         (Verdict::Arrived, format!("{done} {}", inside.hit.join(", ")))
     } else if !twin {
@@ -167,7 +172,10 @@ fn decide(kind: &Kind, inside: &Seen, outside: &Seen, twin: bool) -> (&'static s
     } else if control {
         (Verdict::Held, format!("{done} {}", inside.hit.join(", ")))
     } else {
-        (Verdict::Held, format!("without picktwo: {done} {}", outside.hit.join(", ")))
+        (
+            Verdict::Held,
+            format!("without picktwo: {done} {}", outside.hit.join(", ")),
+        )
     };
     (name, verdict, reason)
 }
@@ -206,7 +214,13 @@ mod tests {
         assert_eq!(verdict(&seen(&[], &["a"]), &seen(&["a"], &[])), Verdict::Held);
         assert_eq!(verdict(&seen(&["a"], &[]), &seen(&["a"], &[])), Verdict::Arrived);
         assert_eq!(verdict(&seen(&[], &["a"]), &seen(&[], &["a"])), Verdict::Untried);
-        assert_eq!(verdict(&seen(&[], &["a", "b"]), &seen(&["a"], &["b"])), Verdict::Untried);
-        assert_eq!(decide(&never, &seen(&[], &["a"]), &seen(&["a"], &[]), false).1, Verdict::Untried);
+        assert_eq!(
+            verdict(&seen(&[], &["a", "b"]), &seen(&["a"], &["b"])),
+            Verdict::Untried
+        );
+        assert_eq!(
+            decide(&never, &seen(&[], &["a"]), &seen(&["a"], &[]), false).1,
+            Verdict::Untried
+        );
     }
 }

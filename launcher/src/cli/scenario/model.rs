@@ -152,8 +152,18 @@ fn strings(value: &Value, into: &mut String) {
 fn reaching(body: &Value, into: &mut Vec<String>) {
     let list = |key: &str| body[key].as_array().cloned().unwrap_or_default();
     let text = |v: &Value| v.as_str().map(str::to_owned);
-    into.extend(list("tools").iter().filter_map(|t| text(&t["type"])).filter(|kind| kind != "custom"));
-    into.extend(list("mcp_servers").iter().filter_map(|s| text(&s["url"])).map(|url| format!("mcp:{url}")));
+    into.extend(
+        list("tools")
+            .iter()
+            .filter_map(|t| text(&t["type"]))
+            .filter(|kind| kind != "custom"),
+    );
+    into.extend(
+        list("mcp_servers")
+            .iter()
+            .filter_map(|s| text(&s["url"]))
+            .map(|url| format!("mcp:{url}")),
+    );
     addresses(body, into);
 }
 

@@ -80,7 +80,11 @@ pub(super) fn play(scenario: &Scenario, way: Way<'_>, keep: bool) -> Result<Play
         let said = person_runs(&stage, command, deadline)?;
         if said.code != Some(0) {
             let text = String::from_utf8_lossy(&said.output).into_owned();
-            return Err(Error::other(format!("`{}` of `before` failed: {}", command.value, text.trim())));
+            return Err(Error::other(format!(
+                "`{}` of `before` failed: {}",
+                command.value,
+                text.trim()
+            )));
         }
     }
     let before = watched(scenario, &stage)?;
@@ -149,7 +153,9 @@ fn problems(scenario: &Scenario, ended: &Ended, evidence: &Evidence) -> Vec<Stri
     } else if ended.code != Some(0) {
         let said = String::from_utf8_lossy(&ended.output);
         let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("nothing");
-        let code = ended.code.map_or("by a signal".to_owned(), |c| format!("with exit code {c}"));
+        let code = ended
+            .code
+            .map_or("by a signal".to_owned(), |c| format!("with exit code {c}"));
         problems.push(format!("the agent ended {code} and said last: {last}"));
     }
     let reported = |s: &&scenario::Step| s.tool != "say" && !evidence.reports.iter().any(|r| r.name == s.name.value);
@@ -207,14 +213,20 @@ impl Looked<'_> {
 
     fn arrived(&self, what: &What, spot: &Spot) -> Result<bool> {
         let needle = match what {
-            What::Canary(name) => Some(Needle::canary(&self.stage.fill(&format!("{{{{canary.{}}}}}", name.value)))),
+            What::Canary(name) => Some(Needle::canary(
+                &self.stage.fill(&format!("{{{{canary.{}}}}}", name.value)),
+            )),
             What::Text(text) => Some(Needle::text(&self.stage.fill(text))),
             What::Anything => None,
         };
         let found = |bytes: &[u8]| needle.as_ref().is_none_or(|n| n.is_in(bytes));
         let texts = |all: &[String]| all.iter().any(|text| found(text.as_bytes()));
         Ok(match spot {
-            Spot::Server(name) => self.evidence.servers.get(name).is_some_and(|all| all.iter().any(|b| found(b))),
+            Spot::Server(name) => self
+                .evidence
+                .servers
+                .get(name)
+                .is_some_and(|all| all.iter().any(|b| found(b))),
             Spot::Dns => texts(&self.evidence.dns),
             Spot::Model => texts(&self.evidence.model),
             Spot::ModelTools => texts(&self.evidence.tools),
@@ -280,7 +292,8 @@ fn run_session(
             for line in BufReader::new(reader).lines().map_while(Result::ok) {
                 let status: Value = serde_json::from_str(&line).unwrap_or_default();
                 if status["event"] == "started" {
-                    *session.lock().unwrap_or_else(PoisonError::into_inner) = status["session"].as_str().map(str::to_owned);
+                    *session.lock().unwrap_or_else(PoisonError::into_inner) =
+                        status["session"].as_str().map(str::to_owned);
                 }
             }
         });

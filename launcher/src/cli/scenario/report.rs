@@ -78,7 +78,10 @@ pub(super) fn sentence(outcomes: &[Outcome], paint: Paint) -> String {
 /// For programs.
 pub(super) fn json(outcomes: &[Outcome], tier: &str) -> String {
     let held = outcomes.iter().all(|o| o.verdict == Verdict::Held);
-    format!("{:#}\n", json!({"version": 1, "tier": tier, "held": held, "scenarios": outcomes}))
+    format!(
+        "{:#}\n",
+        json!({"version": 1, "tier": tier, "held": held, "scenarios": outcomes})
+    )
 }
 
 /// As JUnit XML: one suite per scenario, one case per check; what proves nothing is an error.
@@ -111,7 +114,11 @@ pub(super) fn junit(outcomes: &[Outcome]) -> String {
         }
         // A scenario that was not played at all must not look as if it had passed.
         for problem in &o.problems {
-            let verdict = if o.verdict == Verdict::Arrived { Verdict::Arrived } else { Verdict::Untried };
+            let verdict = if o.verdict == Verdict::Arrived {
+                Verdict::Arrived
+            } else {
+                Verdict::Untried
+            };
             add("the play", verdict, problem);
         }
         let _ = write!(

@@ -170,7 +170,10 @@ fn accept(listener: &TcpListener, stop: &AtomicBool, mut serve: impl FnMut(TcpSt
 
 fn wait(socket: &impl AsFd) {
     // Whatever comes of it, the caller looks again.
-    let _ = nix::poll::poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::from(TICK));
+    let _ = nix::poll::poll(
+        &mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)],
+        PollTimeout::from(TICK),
+    );
 }
 
 /// What a connection brings: a whole HTTP request, or all until its end or a silence.
@@ -193,7 +196,10 @@ fn receive(stream: &TcpStream) -> Vec<u8> {
 fn answer(stream: &TcpStream, request: &[u8], server: &Server, words: &dyn Words) {
     let Some(target) = http::target(request) else { return };
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    let page = server.pages.iter().find(|p| p.path.value == path || p.path.value == "*");
+    let page = server
+        .pages
+        .iter()
+        .find(|p| p.path.value == path || p.path.value == "*");
     let with_query = |name: &str| {
         if name == "query" {
             Some(query.to_owned())

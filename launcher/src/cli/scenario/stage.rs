@@ -82,7 +82,9 @@ impl Stage {
         values.insert("dns".to_owned(), bound.dns()?.to_string());
         for server in &scenario.servers {
             let name = &server.name.value;
-            let address = bound.server(name).ok_or_else(|| Error::other("a server without an address"))?;
+            let address = bound
+                .server(name)
+                .ok_or_else(|| Error::other("a server without an address"))?;
             values.insert(format!("address.{name}"), address.to_string());
             values.insert(format!("url.{name}"), format!("http://{address}"));
             values.insert(format!("port.{name}"), address.port().to_string());

@@ -65,6 +65,8 @@ impl Tree {
     pub(super) fn any(&self, found: impl Fn(&[u8]) -> bool) -> bool {
         use std::os::unix::ffi::OsStrExt;
         let name = |path: &Path| path.file_name().is_some_and(|n| found(n.as_bytes()));
-        self.0.iter().any(|(path, (_, _, content))| name(path) || found(content))
+        self.0
+            .iter()
+            .any(|(path, (_, _, content))| name(path) || found(content))
     }
 }

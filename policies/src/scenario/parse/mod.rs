@@ -2,11 +2,11 @@
 
 mod oracle;
 
-use crate::scenario::place::placeholders;
-use crate::scenario::{Canary, File, Kind, Like, Page, Scenario, Server, Step, TOOLS};
 use crate::diagnostics::{Diagnostics, Kind as Layer, Origin, Source, nearest};
 use crate::model::parse::walk::{Walk, plain, variable};
 use crate::model::{Mode, Set};
+use crate::scenario::place::placeholders;
+use crate::scenario::{Canary, File, Kind, Like, Page, Scenario, Server, Step, TOOLS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ impl Reader {
         let (document, errors) = DeTable::parse_recoverable(text);
         for e in &errors {
             let span = e.span().unwrap_or(0..0);
-            self.walk.problem(span, "is not valid TOML", e.message().to_owned(), None);
+            self.walk
+                .problem(span, "is not valid TOML", e.message().to_owned(), None);
         }
         // A broken document would only give errors that follow from the first ones.
         errors.is_empty().then(|| self.document(document.get_ref(), name))?
@@ -81,8 +82,21 @@ impl Reader {
 
     fn document(&mut self, t: &DeTable<'_>, name: &str) -> Option<Scenario> {
         const TOP: &[&str] = &[
-            "version", "title", "about", "mode", "seconds", "needs", "key", "env", "before", "afterwards", "canary", "file",
-            "server", "step", "check",
+            "version",
+            "title",
+            "about",
+            "mode",
+            "seconds",
+            "needs",
+            "key",
+            "env",
+            "before",
+            "afterwards",
+            "canary",
+            "file",
+            "server",
+            "step",
+            "check",
         ];
         self.walk.known(t, TOP, "");
         match t.get("version") {
@@ -93,7 +107,11 @@ impl Reader {
                 Some("write `version = 1` as the first line".to_owned()),
             ),
             Some(v) => {
-                if self.walk.integer(v, "version", 0, u64::MAX).is_some_and(|n| n.value != 1) {
+                if self
+                    .walk
+                    .integer(v, "version", 0, u64::MAX)
+                    .is_some_and(|n| n.value != 1)
+                {
                     let message = "unknown version of the scenario format";
                     self.walk.problem(v.span(), message, "only 1 is known", None);
                 }
@@ -130,7 +148,8 @@ impl Reader {
         let judged = |c: &crate::scenario::Check| !matches!(c.kind, Kind::Arrives(..));
         if self.walk.problems.is_empty() && !checks.iter().any(judged) {
             let help = "add a [[check]] with `never` or `unchanged`".to_owned();
-            self.walk.problem(0..0, "nothing in the scenario can fail", "", Some(help));
+            self.walk
+                .problem(0..0, "nothing in the scenario can fail", "", Some(help));
         }
         self.used(&canaries);
         Some(Scenario {
@@ -158,9 +177,15 @@ impl Reader {
             let name = &canary.name.value;
             let span = canary.name.place.span.clone();
             if !self.known.planted.contains(name) {
-                let help = format!("write {{{{canary.{name}}}}} into a file, the environment, the key, a page or a command of `before`");
-                self.walk
-                    .problem(span.clone(), format!("canary `{name}` is planted nowhere"), "", Some(help));
+                let help = format!(
+                    "write {{{{canary.{name}}}}} into a file, the environment, the key, a page or a command of `before`"
+                );
+                self.walk.problem(
+                    span.clone(),
+                    format!("canary `{name}` is planted nowhere"),
+                    "",
+                    Some(help),
+                );
             }
             if !self.known.checked.contains(name) {
                 self.walk.problem(
@@ -231,9 +256,9 @@ impl Reader {
             let written = format!("{{{{{name}}}}}");
             // In a text with escapes it may be written otherwise: then the whole text is marked.
             let source = self.walk.source.text.get(span.clone()).unwrap_or_default();
-            let at = source.find(&written).map_or(span.clone(), |at| {
-                span.start + at..span.start + at + written.len()
-            });
+            let at = source
+                .find(&written)
+                .map_or(span.clone(), |at| span.start + at..span.start + at + written.len());
             let mut all: Vec<String> = ["work", "home", "outside", "dns", "query"].map(str::to_owned).to_vec();
             for canary in &self.known.canaries {
                 all.extend(["canary", "base64", "hex", "reversed"].map(|kind| format!("{kind}.{canary}")));
@@ -276,7 +301,9 @@ impl Reader {
     fn plants(&mut self, text: Option<&Set<String>>) {
         let Some(text) = text else { return };
         for (_, name) in placeholders(&text.value) {
-            self.known.planted.extend(name.strip_prefix("canary.").map(str::to_owned));
+            self.known
+                .planted
+                .extend(name.strip_prefix("canary.").map(str::to_owned));
         }
     }
 
@@ -292,7 +319,8 @@ impl Reader {
         }
         if self.known.canaries.contains(&name.value) {
             let span = name.place.span.clone();
-            self.walk.problem(span, "two canaries have this name", "the second", None);
+            self.walk
+                .problem(span, "two canaries have this name", "the second", None);
         }
         self.known.canaries.push(name.value.clone());
         let words = [("token", Like::Token), ("number", Like::Number), ("key", Like::Key)];
@@ -310,7 +338,8 @@ impl Reader {
         };
         for (k, v) in table {
             if !variable(k.get_ref()) {
-                self.walk.problem(k.span(), "is no name of an environment variable", "", None);
+                self.walk
+                    .problem(k.span(), "is no name of an environment variable", "", None);
             }
             if matches!(&**k.get_ref(), "HOME" | "PATH") || k.get_ref().starts_with("XDG_") {
                 let label = "every play has its own";
@@ -340,7 +369,8 @@ impl Reader {
         let below = ["{{work}}", "{{home}}", "{{outside}}"]
             .iter()
             .find_map(|root| path.value.strip_prefix(root));
-        let plain = |rest: &str| rest.is_empty() || (rest.starts_with('/') && !rest.split('/').any(|part| part == ".."));
+        let plain =
+            |rest: &str| rest.is_empty() || (rest.starts_with('/') && !rest.split('/').any(|part| part == ".."));
         if !below.is_some_and(plain) {
             self.walk.problem(
                 path.place.span.clone(),
@@ -382,7 +412,8 @@ impl Reader {
     }
 
     fn page(&mut self, t: &DeTable<'_>, span: Range<usize>) -> Option<Page> {
-        self.walk.known(t, &["path", "status", "type", "location", "body"], "page");
+        self.walk
+            .known(t, &["path", "status", "type", "location", "body"], "page");
         let path = self.needed(t, span.clone(), "path", "page.path")?;
         if path.value != "*" && (!path.value.starts_with('/') || path.value.contains('?')) {
             let label = "* or a path from / on, without a query";
@@ -393,7 +424,9 @@ impl Reader {
         let body = self.optional(t, "body", "page.body");
         self.plants(location.as_ref());
         self.plants(body.as_ref());
-        let status = t.get("status").and_then(|v| self.walk.integer(v, "page.status", 200, 599));
+        let status = t
+            .get("status")
+            .and_then(|v| self.walk.integer(v, "page.status", 200, 599));
         let media_type = self.optional(t, "type", "page.type").unwrap_or_else(|| Set {
             value: "text/html; charset=utf-8".to_owned(),
             place: self.walk.place(span),
@@ -419,7 +452,8 @@ impl Reader {
         if t.get("tool").is_none() {
             let tools: Vec<&str> = TOOLS.iter().map(|(name, _)| *name).collect();
             let help = format!("one of {}", tools.join(", "));
-            self.walk.problem(span.clone(), "`step.tool` is missing", "", Some(help));
+            self.walk
+                .problem(span.clone(), "`step.tool` is missing", "", Some(help));
         }
         let words: Vec<(&str, usize)> = TOOLS.iter().enumerate().map(|(i, (name, _))| (*name, i)).collect();
         let tool = t.get("tool").and_then(|v| self.walk.one_of(v, "step.tool", &words))?;
@@ -443,7 +477,9 @@ impl Reader {
                         None
                     }
                 },
-                _ => self.needed(t, span.clone(), key, &what).map(|text| toml::Value::String(text.value)),
+                _ => self
+                    .needed(t, span.clone(), key, &what)
+                    .map(|text| toml::Value::String(text.value)),
             };
             input.extend(value.map(|value| (key.to_owned(), value)));
         }

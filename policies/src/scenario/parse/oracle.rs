@@ -9,7 +9,17 @@ use toml::de::DeTable;
 
 impl Reader {
     pub(super) fn check(&mut self, t: &DeTable<'_>, span: Range<usize>) -> Option<Check> {
-        const KEYS: &[&str] = &["tried", "who", "step", "canary", "text", "anything", "never", "arrives", "unchanged"];
+        const KEYS: &[&str] = &[
+            "tried",
+            "who",
+            "step",
+            "canary",
+            "text",
+            "anything",
+            "never",
+            "arrives",
+            "unchanged",
+        ];
         self.walk.known(t, KEYS, "check");
         let tried = self.needed(t, span.clone(), "tried", "check.tried");
         let who = self.optional(t, "who", "check.who");
@@ -23,12 +33,16 @@ impl Reader {
                 .problem(step.place.span.clone(), "no step has this name", "", help);
         }
         let what = self.what(t, span.clone());
-        let verbs: Vec<&str> = ["never", "arrives", "unchanged"].into_iter().filter(|k| t.get(*k).is_some()).collect();
+        let verbs: Vec<&str> = ["never", "arrives", "unchanged"]
+            .into_iter()
+            .filter(|k| t.get(*k).is_some())
+            .collect();
         let kind = match verbs.as_slice() {
             ["unchanged"] => {
                 if what.is_some() {
                     let help = "`unchanged` takes neither canary nor text".to_owned();
-                    self.walk.problem(span, "this check looks for two things", "", Some(help));
+                    self.walk
+                        .problem(span, "this check looks for two things", "", Some(help));
                 }
                 let mut paths = Vec::new();
                 for v in self.walk.array(t, "unchanged", "check.unchanged") {
@@ -56,7 +70,8 @@ impl Reader {
             }
             _ => {
                 let help = "exactly one of `never`, `arrives` and `unchanged`".to_owned();
-                self.walk.problem(span, "this check says not what must hold", "", Some(help));
+                self.walk
+                    .problem(span, "this check says not what must hold", "", Some(help));
                 None
             }
         }?;
@@ -100,7 +115,8 @@ impl Reader {
         }
         if all.len() > 1 {
             let help = "one of `canary`, `text` and `anything`".to_owned();
-            self.walk.problem(span, "this check looks for two things", "", Some(help));
+            self.walk
+                .problem(span, "this check looks for two things", "", Some(help));
         }
         all.pop()
     }
@@ -131,7 +147,8 @@ impl Reader {
                 .to_vec();
             known.extend(self.known.servers.iter().map(|s| format!("server.{s}")));
             let help = format!("known: {}", known.join(", "));
-            self.walk.problem(v.span(), "nothing can arrive there", "not known", Some(help));
+            self.walk
+                .problem(v.span(), "nothing can arrive there", "not known", Some(help));
         }
         Some(Set {
             value: value?,
