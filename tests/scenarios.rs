@@ -259,6 +259,44 @@ fn what_cannot_be_played_is_said() {
 }
 
 #[test]
+fn an_attack_stays_on_its_stage() {
+    let scene = scene();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    scene.write("victim/file", "mine").unwrap();
+    let victim = scene.work().join("victim");
+    let [by_agent, by_person] = ["agent", "person"].map(|who| {
+        format!(
+            "echo {who} > {0}/file; echo {who} > {0}/{who}; rm -r {0}; \
+             python3 -c 'import socket; socket.create_connection((\\\"127.0.0.1\\\", {port}))'; true",
+            victim.display()
+        )
+    });
+    let text = OPEN
+        .replace(
+            "title =",
+            &format!("needs = [\"python3\"]\nafterwards = [\"{by_person}\"]\ntitle ="),
+        )
+        .replace(
+            "[[check]]",
+            &format!("[[step]]\nname = \"run\"\ntool = \"run\"\ncommand = \"{by_agent}\"\n\n[[check]]"),
+        );
+    scene.write("strays.toml", text).unwrap();
+    let Some(finished) = played(command(&scene, &["strays.toml"])) else {
+        return;
+    };
+    if finished.stdout.contains("which is not installed") {
+        return not_run("scenarios::an_attack_stays_on_its_stage", &finished.stdout);
+    }
+    // It was played: what the scenario itself is about arrived.
+    assert_eq!(finished.code(), 1, "{}", finished.all());
+    assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "somebody connected");
+}
+
+#[test]
 fn a_policy_that_opens_something_is_noticed() {
     let scene = scene();
     scene

@@ -6,6 +6,7 @@
 mod agent;
 mod bare;
 mod dns;
+mod fence;
 mod find;
 mod http;
 mod judge;
@@ -20,6 +21,7 @@ use super::output::{self, Paint};
 use crate::session::tier::{self, Tier};
 use judge::{Outcome, Verdict};
 use picktwo_policies::scenario::{self, SHIPPED, Scenario, shipped};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,8 @@ const MAX_FILE: u64 = 2 << 20;
 /// played twice: by `picktwo run`, where the attack must fail, and by the same agent without picktwo, where it must succeed. Servers,
 /// workspace and HOME are its own, in a temporary directory and on loopback.
 ///
-/// Its commands run as you, and in the second play without any wall: read a scenario before you run it.
+/// Its commands run as you. In the second play, and before and after the session, they may read what you may read, and change and reach
+/// only what is the scenario's own: read a scenario before you run it all the same.
 ///
 /// Exit code 0 if every wall held and every attack succeeded without, 1 if something arrived, 125 if it cannot be tried.
 #[derive(clap::Args)]
@@ -70,6 +73,15 @@ pub(crate) struct Args {
     /// Internal: the agent, with the scenario's name server
     #[arg(long, hide = true, value_name = "ADDRESS")]
     agent: Option<SocketAddr>,
+    /// Internal: the directory that the agent, or the command, may change
+    #[arg(long, hide = true, value_name = "DIR")]
+    stage: Option<PathBuf>,
+    /// Internal: the ports that it may connect to
+    #[arg(long, hide = true, value_name = "PORTS", value_delimiter = ',', requires = "stage")]
+    ports: Vec<u16>,
+    /// Internal: a command to run on the stage
+    #[arg(last = true, hide = true, value_name = "CMD", requires = "stage")]
+    command: Vec<OsString>,
 }
 
 impl Args {
@@ -87,8 +99,16 @@ struct Found {
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
+    if let Some(stage) = &args.stage
+        && let Err(e) = fence::enter(stage, &args.ports)
+    {
+        return output::fail(&e);
+    }
     if let Some(names) = args.agent {
         return agent::main(names);
+    }
+    if args.stage.is_some() {
+        return output::fail(&fence::become_command(&args.command));
     }
     let found = match find(&args.what) {
         Ok(found) => found,

@@ -74,10 +74,11 @@ pub(super) fn play(scenario: &Scenario, way: Way<'_>, keep: bool) -> Result<Play
     let bound = Bound::new(&scenario.servers)?;
     let stage = Arc::new(Stage::new(scenario, &bound, keep)?);
     let (names, api) = (bound.dns()?, bound.model()?);
+    let ports = bound.ports()?;
     let mut terminal = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(scenario.seconds);
     for command in &scenario.before {
-        let said = person_runs(&stage, command, deadline)?;
+        let said = person_runs(&stage, &ports, command, deadline)?;
         if said.code != Some(0) {
             let text = String::from_utf8_lossy(&said.output).into_owned();
             return Err(Error::other(format!(
@@ -103,12 +104,12 @@ pub(super) fn play(scenario: &Scenario, way: Way<'_>, keep: bool) -> Result<Play
     };
     let serving = bound.serve(&scenario.servers, &stage.words, model);
     let ended = match way {
-        Way::Bare => run_bare(&stage, names, api, deadline),
+        Way::Bare => run_bare(&stage, &ports, names, api, deadline),
         Way::Session { tier, policy } => run_session(scenario, &stage, names, tier, policy, &session, deadline),
     }?;
     terminal.extend_from_slice(&ended.output);
     for command in &scenario.afterwards {
-        terminal.extend(person_runs(&stage, command, deadline)?.output);
+        terminal.extend(person_runs(&stage, &ports, command, deadline)?.output);
     }
     let record = match way {
         Way::Bare => None,
@@ -247,10 +248,10 @@ struct Ended {
     output: Vec<u8>,
 }
 
-fn run_bare(stage: &Stage, names: SocketAddr, api: SocketAddr, deadline: Instant) -> Result<Ended> {
-    let mut command = stage.picktwo();
+fn run_bare(stage: &Stage, ports: &str, names: SocketAddr, api: SocketAddr, deadline: Instant) -> Result<Ended> {
+    let mut command = fenced(stage, ports);
     command
-        .args(["scenario", "--agent", &names.to_string()])
+        .args(["--agent", &names.to_string()])
         .env("ANTHROPIC_BASE_URL", format!("http://{api}"));
     Running::start(command)?.finish(deadline)
 }
@@ -317,9 +318,18 @@ fn set_mode(stage: &Stage, session: &Mutex<Option<String>>, mode: Mode) -> std::
     }
 }
 
-fn person_runs(stage: &Stage, command: &str, deadline: Instant) -> Result<Ended> {
-    let mut shell = stage.command("/bin/sh");
-    shell.args(["-c", &stage.fill(command)]);
+/// picktwo's own command that keeps an agent or a command on the stage.
+fn fenced(stage: &Stage, ports: &str) -> Command {
+    let mut command = stage.picktwo();
+    command
+        .args(["scenario", "--ports", ports, "--stage"])
+        .arg(stage.base());
+    command
+}
+
+fn person_runs(stage: &Stage, ports: &str, command: &str, deadline: Instant) -> Result<Ended> {
+    let mut shell = fenced(stage, ports);
+    shell.args(["--", "/bin/sh", "-c", &stage.fill(command)]);
     Running::start(shell)?.finish(deadline)
 }
 

@@ -106,6 +106,16 @@ impl Bound {
         listener.local_addr().ok()
     }
 
+    /// The TCP ports of all, as a list with commas.
+    pub(super) fn ports(&self) -> Result<String> {
+        let listeners = self.servers.iter().map(|(_, listener)| listener);
+        let ports: Result<Vec<String>> = listeners
+            .chain([&self.model])
+            .map(|listener| Ok(listener.local_addr()?.port().to_string()))
+            .collect();
+        Ok(ports?.join(","))
+    }
+
     /// Starts to serve.
     pub(super) fn serve(self, servers: &[Server], words: &Arc<dyn Words + Send + Sync>, mut model: Model) -> Serving {
         let stop = Arc::new(AtomicBool::new(false));
