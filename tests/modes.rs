@@ -251,16 +251,20 @@ fn protected_paths_are_left_alone_in_edit_mode() {
     let scene = scene();
     let names = protected_names();
     assert!(names.len() > 80, "the file is read wrongly: {names:?}");
-    for (name, _) in &names {
-        scene.write(format!("present/{name}"), "as it was\n").unwrap();
+    // Each in a place of its own: one name is another one's directory.
+    for (number, (name, _)) in names.iter().enumerate() {
+        scene.write(format!("present/{number}/{name}"), "as it was\n").unwrap();
     }
     let later = SystemTime::now() + Duration::from_secs(3600);
     let before = Tree::with_times_before(&scene.work().join("present"), later).unwrap();
-    let list: String = names.iter().map(|(name, _)| format!("{name}\n")).collect();
+    let numbered = names.iter().enumerate();
+    let list: String = numbered
+        .map(|(number, (name, _))| format!("{number} {name}\n"))
+        .collect();
     let script = "
-        while read -r n; do
-            d=$(dirname \"absent/x/$n\"); mkdir -p \"$d\" 2>/dev/null
-            f=absent/x/$n; p=present/$n
+        while read -r i n; do
+            d=$(dirname \"absent/$i/$n\"); mkdir -p \"$d\" 2>/dev/null
+            f=absent/$i/$n; p=present/$i/$n
             (echo x > \"$f\") 2>/dev/null && echo \"made $n\"
             mkdir \"$f\" 2>/dev/null && echo \"mkdir $n\"
             echo x > tmp && mv tmp \"$f\" 2>/dev/null && echo \"mv $n\"
@@ -292,8 +296,8 @@ fn protected_paths_are_left_alone_in_edit_mode() {
     assert_eq!(lines, ["end"], "{}", finished.all());
     let after = Tree::with_times_before(&scene.work().join("present"), later).unwrap();
     assert_eq!(before.differences(&after), Vec::<String>::new());
-    for (name, excepted) in &names {
-        let path = scene.work().join("absent/x").join(name);
+    for (number, (name, excepted)) in names.iter().enumerate() {
+        let path = scene.work().join(format!("absent/{number}")).join(name);
         let there = fs::symlink_metadata(&path);
         let empty = fs::read_dir(&path).is_ok_and(|mut d| d.next().is_none());
         assert!(there.is_err() || *excepted && empty, "{}", path.display());

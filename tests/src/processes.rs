@@ -176,13 +176,18 @@ impl Search {
     /// Environment, arguments and memory of a process.
     pub fn process(&mut self, process: &Process, needles: &[Needle]) {
         let place = format!("{} ({})", process.title, process.pid);
+        // One that ended meanwhile has nothing left to search.
+        let gone = || !Path::new(&format!("/proc/{}", process.pid)).exists();
         for part in ["environ", "cmdline"] {
             match fs::read(format!("/proc/{}/{part}", process.pid)) {
                 Ok(data) => self.note(&data, needles, || format!("{part} of {place}")),
+                Err(_) if gone() => return,
                 Err(e) => self.gap(format!("{part} of {place}"), &e),
             }
         }
-        if let Err(e) = self.memory(process.pid, &place, needles) {
+        if let Err(e) = self.memory(process.pid, &place, needles)
+            && !gone()
+        {
             self.gap(format!("memory of {place}"), &e);
         }
     }
