@@ -10,7 +10,7 @@ use picktwo_tests::{
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    os::unix::process::CommandExt as _,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -239,6 +239,44 @@ fn private_directories_in_memory_end_with_enospc() {
     let _ = fs::remove_dir_all(scratch);
 }
 
+/// On a file system of the test's own, which is made as root: a part of the machine's own disk would be too much to fill.
+#[test]
+fn a_full_disk_ends_the_session() {
+    const MOUNT: &str = "mount -t tmpfs -o size=64m,mode=700,uid=$2,gid=$3 none \"$1\" && cd \"$4\" || exit 99\n\
+                         uid=$2 gid=$3; shift 4; exec setpriv --reuid $uid --regid $gid --clear-groups \"$@\"";
+    if !Uid::effective().is_root() {
+        return not_run("limits::a_full_disk_ends_the_session", "the tests do not run as root");
+    }
+    let (scene, program) = scene();
+    scene.policy("version = 1\n[limits]\ndisk_percent = 60\n").unwrap();
+    let (local, work) = (scene.home().join(".local"), scene.work());
+    scene.directories(&local).unwrap();
+    let owner = fs::metadata(&work).unwrap();
+    let on_a_small_disk = |asked: Command| {
+        let mut command = scene.command("unshare");
+        command.uid(0).gid(0);
+        command.args(["-m", "sh", "-c", MOUNT, "sh"]).arg(&local);
+        command
+            .args([owner.uid().to_string(), owner.gid().to_string()])
+            .arg(&work);
+        command.arg(asked.get_program()).args(asked.get_args());
+        run::run(command, LIMIT).unwrap()
+    };
+    let mut bare = scene.command(&program);
+    bare.args(["disk", "50"]).arg(&local);
+    let bare = on_a_small_disk(bare);
+    assert_eq!(made(&bare), (50, "all".to_owned()), "{}", bare.all());
+
+    // Slowly enough that a loaded machine sees it before the end.
+    let fill = "n=0; while [ $n -lt 50 ]; do head -c 1M /dev/zero > $HOME/fill-$n || exit 3; n=$((n+1)); sleep 0.02; done; echo all";
+    let filled = on_a_small_disk(scene.picktwo(["run", "--", "sh", "-c", fill]));
+    assert_eq!(filled.code(), 137, "{}", filled.all());
+    assert!(filled.stderr.contains("hardly any room is left"), "{}", filled.all());
+    let little = fill.replace("-lt 50", "-lt 10");
+    let fits = on_a_small_disk(scene.picktwo(["run", "--", "sh", "-c", &little]));
+    assert_eq!((fits.code(), fits.stdout.as_str()), (0, "all\n"), "{}", fits.all());
+}
+
 #[test]
 fn the_host_goes_on_while_a_session_has_all_it_gets() {
     let (scene, program) = scene();
@@ -319,22 +357,45 @@ fn the_record_and_doctor_say_what_bounds() {
     }
 }
 
-/// A group is made, holds the command and goes, also after `kill -9`: only where there is delegation.
+/// A group is made, holds the command, kills a hog whole, and goes: only where there is delegation.
 #[test]
 fn a_control_group_holds_the_session() {
     let (scene, program) = scene();
-    let doctor = scene.run(["doctor", "--json"], LIMIT).unwrap();
-    let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
-    if doctor["limits"]["memory"] != "cgroup" || doctor["limits"]["processes"] != "cgroup" {
-        return not_run(
-            "limits::a_control_group_holds_the_session",
-            "no control group with memory and pids can be made here (cgroup v2, delegated)",
+    for root in accounts() {
+        let asked = ["doctor", "--json"];
+        let command = if root {
+            Own::new(&scene).picktwo(&scene, &asked)
+        } else {
+            scene.picktwo(asked)
+        };
+        let doctor = run::run(command, LIMIT).unwrap();
+        let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
+        if doctor["limits"]["memory"] != "cgroup" || doctor["limits"]["processes"] != "cgroup" {
+            not_run(
+                &format!(
+                    "limits::a_control_group_holds_the_session as {}",
+                    if root { "root" } else { "user" }
+                ),
+                "no control group with memory and pids can be made here (cgroup v2, delegated)",
+            );
+            continue;
+        }
+        let holds = inside(&scene, root, &["cat", "/proc/self/cgroup"]);
+        let group = holds.stdout.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+        let name = group.rsplit('/').next().unwrap();
+        assert!(name.starts_with("picktwo-"), "{}", holds.all());
+        let left = run::run(
+            {
+                let mut find = Command::new("find");
+                find.args(["/sys/fs/cgroup", "-name", name]);
+                find
+            },
+            LIMIT,
         );
+        assert_eq!(left.unwrap().stdout, "");
+        let hog = inside(&scene, root, &words(&program, &["memory", "200"]));
+        assert_eq!(hog.code(), 137, "{}", hog.all());
     }
-    let inside_of = inside(&scene, false, &["cat", "/proc/self/cgroup"]);
-    assert!(inside_of.stdout.contains("picktwo-"), "{}", inside_of.all());
-    let hog = inside(&scene, false, &words(&program, &["memory", "200"]));
-    assert_eq!(hog.code(), 137, "{}", hog.all());
 }
 
 /// A directory for the bare runs, which goes with the machine's temporary files at the latest.

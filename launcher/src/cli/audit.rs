@@ -116,6 +116,7 @@ fn sentence(event: &Event) -> String {
             "start    session {session}, {mode}, {tier} tier (Landlock ABI {landlock}), profile {profile}, {workspace}: {}",
             command.join(" ")
         ),
+        Event::Full { path } => format!("full     no room left on the file system of {path}: the session is ended"),
         Event::Mode {
             was,
             mode,

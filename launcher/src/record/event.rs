@@ -54,6 +54,11 @@ pub(crate) enum Event {
         /// Descriptors whose processes were ended for it.
         ended: usize,
     },
+    /// A disk was nearly full, and the session is ended for it.
+    Full {
+        /// What lies on it.
+        path: String,
+    },
     /// Changes of files were refused; one line may stand for several.
     Refused {
         /// System call.

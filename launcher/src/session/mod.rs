@@ -16,6 +16,7 @@ mod protection;
 mod refusals;
 pub(crate) mod registry;
 mod retrieval;
+mod room;
 mod secrets;
 mod space;
 pub(crate) mod standalone;

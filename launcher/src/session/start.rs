@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::prepare;
 use super::refusals::Refusals;
 use super::retrieval::{self, Retrievals};
+use super::room::Room;
 use super::secrets::Secrets;
 use super::steer::{self, Described, Steering};
 use super::tier::{self, Missing};
@@ -181,6 +182,7 @@ pub(crate) fn run(
         None => None,
     };
     let bounded = means.make(&id, &plan.policy.limits, open_files)?;
+    let room = Room::new(&plan, &id)?;
     let control_socket = prepare::bind_control(&record)?;
     let described = Described::new(&plan, &id);
     let random = |e| StartError::File("read", "/dev/urandom".into(), e);
@@ -279,10 +281,10 @@ pub(crate) fn run(
     let watched = keeper.is_some();
     if let Some((keeper, others)) = keeper {
         own_children.extend(others);
-        let command = prepared.child.pidfd().try_clone_to_owned();
-        let command = command.map_err(|e| StartError::File("duplicate", "a process descriptor".into(), e))?;
+        let command = duplicate(&prepared)?;
         spawn("keeper", move || space::end_with(keeper, command))?;
     }
+    let watched_command = duplicate(&prepared)?;
     greet(&id, &plan);
     let child = match prepared.go() {
         Ok(running) => running,
@@ -293,6 +295,8 @@ pub(crate) fn run(
         }
     };
     own_children.push(child.pid());
+    let fills = Arc::clone(&record);
+    spawn("room", move || room.watch(&watched_command, &fills))?;
     let end = signals
         .wait(nix::unistd::Pid::from_raw(child.pid()), &|| {
             if watched {
@@ -319,6 +323,12 @@ pub(crate) fn run(
         .map_err(StartError::Record)?;
     status.tell(&serde_json::json!({"event": "ended", "session": id, "code": end.shell_code()}));
     Ok(end)
+}
+
+/// The command's process, for a thread that watches it.
+fn duplicate(prepared: &agent::Prepared) -> Result<OwnedFd, StartError> {
+    let command = prepared.child.pidfd().try_clone_to_owned();
+    command.map_err(|e| StartError::File("duplicate", "a process descriptor".into(), e))
 }
 
 /// Ends the record of a session that did not start.

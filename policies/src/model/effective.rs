@@ -196,6 +196,7 @@ impl Merge {
             file_bytes: self.number(layers, "file_bytes")?,
             tmp_bytes: self.number(layers, "tmp_bytes")?,
             shm_bytes: self.number(layers, "shm_bytes")?,
+            disk_percent: self.number(layers, "disk_percent")?,
         };
         let models = self.models(layers);
         let mut set = BTreeMap::new();

@@ -172,6 +172,8 @@ pub struct Limits {
     pub tmp_bytes: Set<u64>,
     /// Bytes in `/dev/shm`, which is in memory; where there is a view.
     pub shm_bytes: Set<u64>,
+    /// How full the disks of the private home and of the workspace may get before the session is ended, in percent.
+    pub disk_percent: Set<u64>,
 }
 
 #[cfg(test)]

@@ -161,6 +161,7 @@ fn a_project_may_only_tighten() {
         ("[limits]\nredirects = 20", 3),
         ("[limits]\nmemory_percent = 76", 3),
         ("[limits]\nprocesses = 4097", 3),
+        ("[limits]\ndisk_percent = 100", 3),
         ("[limits]\nopen_files = 65537", 3),
         ("[limits]\nshm_bytes = 1073741825", 3),
         ("extends = [\"codex\"]", 2),

@@ -87,6 +87,7 @@ pub(crate) const NUMBERS: &[(&str, &str, u64, u64)] = &[
     ("limits", "file_bytes", 1 << 20, 1 << 50),
     ("limits", "tmp_bytes", 1 << 20, 1 << 50),
     ("limits", "shm_bytes", 64 << 10, 1 << 50),
+    ("limits", "disk_percent", 1, 100),
 ];
 
 type Value<'i> = Spanned<DeValue<'i>>;
