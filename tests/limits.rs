@@ -363,12 +363,13 @@ fn a_control_group_holds_the_session() {
     let (scene, program) = scene();
     for root in accounts() {
         let asked = ["doctor", "--json"];
-        let command = if root {
-            Own::new(&scene).picktwo(&scene, &asked)
-        } else {
-            scene.picktwo(asked)
+        let own = root.then(|| Own::new(&scene));
+        let command = match &own {
+            Some(own) => own.picktwo(&scene, &asked),
+            None => scene.picktwo(asked),
         };
         let doctor = run::run(command, LIMIT).unwrap();
+        drop(own);
         let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
         if doctor["limits"]["memory"] != "cgroup" || doctor["limits"]["processes"] != "cgroup" {
             not_run(
