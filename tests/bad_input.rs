@@ -189,6 +189,8 @@ fn no_namespaces() {
 #[test]
 fn full_disk_under_the_record() {
     let scene = scene();
+    // Else the session would be ended before its record has anything to say.
+    scene.policy("version = 1\n[limits]\ndisk_percent = 100\n").unwrap();
     scene.directories(&scene.state()).unwrap();
     scene.directories(&scene.root().join("small")).unwrap();
     let script = "

@@ -31,13 +31,16 @@ struct Place {
 }
 
 impl Room {
-    /// Looks how much is free. Where less than the policy wants is free already, half of it may still be used.
+    /// Looks how much is free; at 100 percent nothing is watched. Where less than the policy wants is free already, half of it may still be used.
     ///
     /// # Errors
     /// A directory that cannot be opened.
     pub(super) fn new(plan: &Plan, id: &str) -> Result<Self, StartError> {
         let part = 100 - plan.policy.limits.disk_percent.value;
         let mut places = Vec::new();
+        if part == 0 {
+            return Ok(Self { places });
+        }
         // Without a view the session's temporary directory is on a disk, too.
         let temporary = (plan.tier.tier == Tier::Container).then(|| Temporary::of(id));
         let own = std::iter::once(plan.private_home.clone()).chain(temporary);
