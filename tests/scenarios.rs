@@ -51,7 +51,7 @@ fn json(finished: &Finished) -> Value {
 }
 
 /// Everything held, and was shown to be able not to.
-fn hold(finished: &Finished) {
+pub(crate) fn hold(finished: &Finished) {
     let value = json(finished);
     let scenarios = value["scenarios"].as_array().unwrap();
     assert!(scenarios.len() >= 13, "{}", scenarios.len());
@@ -368,4 +368,37 @@ fn scenarios_are_listed_explained_and_shown() {
     // What is shown is a scenario of one's own.
     scene.write("own.toml", said(&["--show", "exfiltration-url"])).unwrap();
     assert!(said(&["--list", "own.toml"]).starts_with("own  "));
+}
+
+#[test]
+fn the_documented_pipeline_names_what_exists() {
+    let scene = scene();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut tried = 0;
+    for file in ["docs/ci/picktwo.yml", "docs/ci/Containerfile", "docs/SCENARIOS.md"] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let lines = text.lines().flat_map(|line| line.split("&&"));
+        for line in lines.filter_map(|line| line.split_once("picktwo ").map(|(_, rest)| rest)) {
+            let mut words: Vec<&str> = line
+                .split('#')
+                .next()
+                .unwrap()
+                .split_whitespace()
+                .map(|w| w.trim_matches(['"', ']']))
+                .map(|w| if w == "$TIER" { "container" } else { w })
+                .collect();
+            if !words
+                .first()
+                .is_some_and(|w| ["doctor", "verify", "scenario"].contains(w))
+            {
+                continue;
+            }
+            // What comes before it is read first: an unknown option is an error all the same.
+            words.push("--help");
+            let finished = run::run(scene.picktwo(&words), LIMIT).unwrap();
+            assert_eq!(finished.code(), 0, "{file}: {line}: {}", finished.all());
+            tried += 1;
+        }
+    }
+    assert!(tried >= 12, "{tried}");
 }

@@ -25,7 +25,8 @@ fn random_word(word: &str) -> bool {
     let letters: Vec<u8> = word.bytes().filter(u8::is_ascii_alphabetic).collect();
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if word.bytes().all(|b| b.is_ascii_hexdigit()) {
-        if spells_text(word) {
+        // No time, number of an item or version is that long.
+        if digits == word.len() || spells_text(word) {
             return true;
         }
         // SHA-1, SHA-256 and MD5 name commits, objects and files; what they could carry is charged in bits.

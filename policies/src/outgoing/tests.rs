@@ -420,7 +420,12 @@ fn random_pieces_are_refused_unless_they_were_seen() {
         "thirty-two hexadecimal digits..",
     ] {
         let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(rule(&mut g, &format!("https://docs.rs/{hex}"), ""), "entropy", "{text}");
+        let binary: String = text.bytes().map(|b| format!("{b:08b}")).collect();
+        let decimal: String = text.bytes().map(|b| format!("{b:03}")).collect();
+        for digits in [hex.to_uppercase(), hex, binary, decimal] {
+            let url = format!("https://docs.rs/{digits}");
+            assert_eq!(rule(&mut g, &url, ""), "entropy", "{text}: {digits}");
+        }
     }
     for hash in [
         "d41d8cd98f00b204e9800998ecf8427e",
