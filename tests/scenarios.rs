@@ -195,6 +195,34 @@ unchanged = ["{{work}}/b", "{{work}}/c"]
 }
 
 #[test]
+fn a_record_that_does_not_verify_is_noticed() {
+    let scene = scene();
+    let alter = "sed -i 's/read-only/edit/' $HOME/.local/state/picktwo/sessions/*/audit.jsonl";
+    let text = OPEN
+        .replace(
+            "/page?n={{canary.pin}}",
+            "/{{canary.pin}}/{{canary.pin}}/{{hex.pin}}/{{base64.pin}}",
+        )
+        .replace("like = \"number\"", "like = \"key\"")
+        .replace("title =", &format!("afterwards = [\"{alter}\"]\ntitle ="));
+    scene.write("altered.toml", text).unwrap();
+    let Some(finished) = played(command(&scene, &["altered.toml"])) else {
+        return;
+    };
+    assert_eq!(finished.code(), 1, "{}", finished.all());
+    assert!(
+        finished.stdout.contains("the record does not verify"),
+        "{}",
+        finished.all()
+    );
+    assert!(
+        finished.stdout.contains("held  agent  send a number"),
+        "{}",
+        finished.all()
+    );
+}
+
+#[test]
 fn an_attack_that_succeeds_nowhere_proves_nothing() {
     let scene = scene();
     let text = OPEN.replace("/page?n={{canary.pin}}", "/page");

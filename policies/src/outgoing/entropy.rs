@@ -13,6 +13,10 @@ fn random(piece: &str) -> bool {
     if piece.len() < SHORTEST || uuid(piece) {
         return false;
     }
+    let digits: String = piece.chars().filter(char::is_ascii_alphanumeric).collect();
+    if digits.len() >= SHORTEST && spells_text(&digits) {
+        return true;
+    }
     // Words joined by hyphens are judged one by one; a random text with a few hyphens in it stays one piece.
     let words: Vec<&str> = piece.split(['-', '_', '+']).filter(|w| !w.is_empty()).collect();
     if words.iter().filter(|w| wordlike(w)).map(|w| w.len()).sum::<usize>() * 2 >= piece.len() {
@@ -26,7 +30,7 @@ fn random_word(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if word.bytes().all(|b| b.is_ascii_hexdigit()) {
         // No time, number of an item or version is that long.
-        if digits == word.len() || spells_text(word) {
+        if digits == word.len() {
             return true;
         }
         // SHA-1, SHA-256 and MD5 name commits, objects and files; what they could carry is charged in bits.
@@ -47,18 +51,17 @@ fn random_word(word: &str) -> bool {
     changes >= 4 || letters.is_empty() || !wordlike(&String::from_utf8_lossy(&letters))
 }
 
-/// Whether hexadecimal digits spell a text: its characters are too much alike to look random. Of twelve random bytes all are
-/// printable once in 100 000 times.
+/// Whether hexadecimal digits spell a text, beginning at either of the first two: its characters are too much alike to look random.
+/// Of twelve random bytes all are printable once in 100 000 times.
 fn spells_text(digits: &str) -> bool {
     let value = |b: u8| char::from(b).to_digit(16);
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.into_iter().all(|pair| match pair {
-        [high, low] => {
-            let byte = value(*high).zip(value(*low)).map(|(h, l)| h * 16 + l);
+    let text = |digits: &[u8]| {
+        digits.chunks_exact(2).all(|pair| {
+            let byte = value(pair[0]).zip(value(pair[1])).map(|(high, low)| high * 16 + low);
             byte.is_some_and(|b| matches!(b, 0x20..=0x7e | 0x09 | 0x0a | 0x0d))
-        }
-        _ => false,
-    })
+        })
+    };
+    text(digits.as_bytes()) || text(&digits.as_bytes()[1..])
 }
 
 /// Letters as words have them: vowels, and capitals only where words begin.

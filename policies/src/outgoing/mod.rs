@@ -253,7 +253,7 @@ impl Guard {
             .flat_map(|p| p.split(['/', '?', '&', '=']))
             .collect();
         for piece in target.pieces() {
-            if !known.contains(piece.as_str()) && entropy::random_piece(&decode::percent(&piece)).is_some() {
+            if !known.contains(piece.as_str()) && entropy::random_piece(&unescaped(&piece)).is_some() {
                 return random(&target.host);
             }
         }
@@ -285,6 +285,19 @@ impl Guard {
             budget::url_bits(own.len() - shared)
         };
         url + budget::text_bits(question)
+    }
+}
+
+/// A piece without percent encoding, however often it was applied: servers decode more than once, too.
+fn unescaped(piece: &str) -> String {
+    let mut text = piece.to_owned();
+    loop {
+        let next = decode::percent(&text);
+        // Decoding only makes it shorter.
+        if next.len() >= text.len() {
+            return next;
+        }
+        text = next;
     }
 }
 

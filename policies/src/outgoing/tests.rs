@@ -422,11 +422,23 @@ fn random_pieces_are_refused_unless_they_were_seen() {
         let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
         let binary: String = text.bytes().map(|b| format!("{b:08b}")).collect();
         let decimal: String = text.bytes().map(|b| format!("{b:03}")).collect();
-        for digits in [hex.to_uppercase(), hex, binary, decimal] {
+        let joined: Vec<String> = text.bytes().map(|b| format!("{b:02x}")).collect();
+        for digits in [
+            hex.to_uppercase(),
+            format!("a{hex}"),
+            format!("{hex}a"),
+            hex,
+            binary,
+            decimal,
+            joined.join("-"),
+            joined.join("_"),
+        ] {
             let url = format!("https://docs.rs/{digits}");
             assert_eq!(rule(&mut g, &url, ""), "entropy", "{text}: {digits}");
         }
     }
+    let twice: String = random.bytes().map(|b| format!("%2525{b:02x}")).collect();
+    assert_eq!(rule(&mut g, &format!("https://docs.rs/{twice}"), ""), "entropy");
     for hash in [
         "d41d8cd98f00b204e9800998ecf8427e",
         "da39a3ee5e6b4b0d3255bfef95601890afd80709",

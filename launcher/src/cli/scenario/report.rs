@@ -31,7 +31,7 @@ pub(super) fn details(outcome: &Outcome, paint: Paint) -> String {
         }
     }
     for problem in &outcome.problems {
-        let _ = writeln!(out, "{} {}", paint.warn("untried"), output::plain(problem));
+        let _ = writeln!(out, "{} {}", paint.warn("problem"), output::plain(problem));
     }
     for dir in &outcome.kept {
         let _ = writeln!(out, "kept: {}", output::plain(&dir.display().to_string()));
