@@ -5,6 +5,7 @@ mod shared;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use picktwo_tests::{
+    pages::{Page, Pages},
     processes,
     report::not_run,
     run::{self, Finished, wait_until},
@@ -344,4 +345,29 @@ fn verify_finds_no_escape() {
     assert_eq!(judged.code(), 0, "{}", judged.all());
     let report: serde_json::Value = serde_json::from_str(&judged.stdout).unwrap();
     assert_eq!(report["tier"], "container");
+}
+
+#[test]
+fn a_session_that_asked_the_web_ends_at_once() {
+    let scene = scene();
+    let page = Page::html("<html><body><main><p>Hello there.</p></main></body></html>");
+    let pages = Pages::start([("/", page)]).unwrap();
+    scene
+        .policy(&format!(
+            "version = 1\n[retrieval]\nprivate = [\"{}\"]\n",
+            pages.address()
+        ))
+        .unwrap();
+    // What is left of the web side is waited for, for two seconds at most; a busy machine may need some time, but not every time.
+    let script = format!("picktwo fetch {} >/dev/null && date +%s%N", pages.url("/"));
+    let waits: Vec<Duration> = (0..4)
+        .map(|_| {
+            let told = finished(scene.picktwo(["run", "--tier", "container", "--", "sh", "-c", &script]));
+            let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+            let ended: u64 = told.stdout.trim().parse().unwrap_or_else(|_| panic!("{}", told.all()));
+            now.saturating_sub(Duration::from_nanos(ended))
+        })
+        .collect();
+    assert_eq!(pages.requests().len(), 4);
+    assert!(waits.iter().min().unwrap() < &Duration::from_millis(1500), "{waits:?}");
 }

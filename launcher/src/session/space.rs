@@ -406,8 +406,12 @@ impl Ground {
                 for pid in members.list().into_iter().filter(|_| !kept) {
                     let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
                 }
-                reap(known);
-                if !has_others(known) || Instant::now() > until {
+                let others = others(known);
+                // One by one: what is dead and somebody waits for (a network supervisor) would hide what is behind it.
+                for pid in &others {
+                    let _ = waitpid(Pid::from_raw(*pid), Some(WaitPidFlag::WNOHANG));
+                }
+                if others.is_empty() || Instant::now() > until {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -418,8 +422,8 @@ impl Ground {
     }
 }
 
-/// Whether this process has children that it did not make, alive or not.
-fn has_others(known: &[i32]) -> bool {
+/// Children that this process did not make, alive or not.
+fn others(known: &[i32]) -> Vec<i32> {
     let own = own_pid().to_string();
     let is_child = |pid: &i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -429,7 +433,8 @@ fn has_others(known: &[i32]) -> bool {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     numbers
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .any(|pid: i32| !known.contains(&pid) && is_child(&pid))
+        .filter(|pid| !known.contains(pid) && is_child(pid))
+        .collect()
 }
 
 /// Reaps children that this process never made: what lost its parent. `known` are those that it made.
