@@ -216,7 +216,7 @@ pub(super) fn grants(
         .map_err(|e| StartError::File("open", "the session's root".into(), e))?;
     // Without a view the session's own directories are roots of their own.
     let private = match plan.tier.tier {
-        Tier::Full => private_places(plan, id),
+        Tier::Full => [private_places(plan, id), vec![plan.identity.home.clone()]].concat(),
         Tier::Container => Vec::new(),
     };
     Grants::new(Config {
@@ -231,19 +231,13 @@ pub(super) fn grants(
     .map_err(StartError::Confine)
 }
 
-/// Directories of the view that are the session's own: whatever socket lies there, the session made it.
+/// Directories of the view that are this session's alone: whatever socket lies there, the session made it.
 pub(super) fn private_places(plan: &Plan, id: &str) -> Vec<PathBuf> {
     if plan.tier.tier == Tier::Container {
-        return vec![Place::of(id).join("tmp"), plan.identity.home.clone()];
+        return vec![Place::of(id).join("tmp")];
     }
     let runtime = format!("/run/user/{}", plan.identity.uid);
-    vec![
-        "/tmp".into(),
-        "/var/tmp".into(),
-        "/dev/shm".into(),
-        runtime.into(),
-        plan.identity.home.clone(),
-    ]
+    vec!["/tmp".into(), "/var/tmp".into(), "/dev/shm".into(), runtime.into()]
 }
 
 pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, StartError> {

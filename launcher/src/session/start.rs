@@ -156,6 +156,7 @@ pub(crate) fn run(
     greet: &dyn Fn(&str, &Plan),
 ) -> Result<End, StartError> {
     let facts = tier::floor().map_err(StartError::Tier)?;
+    no_directories()?;
     let id = super::id::new().map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
     let ignored = ignored_signals();
     let signals = Signals::take().map_err(StartError::Wait)?;
@@ -243,6 +244,7 @@ pub(crate) fn run(
         init: space.channel,
         session: members.clone(),
         private: prepare::private_places(&plan, &id),
+        kept: vec![plan.identity.home.clone()],
         allowed: vec![plan.given(&id).join("tools.sock")],
         shared: space.ground.network(space.gateway.as_ref().map(|(port, _)| *port)),
     });
@@ -329,6 +331,24 @@ pub(crate) fn run(
 fn duplicate(prepared: &agent::Prepared) -> Result<OwnedFd, StartError> {
     let command = prepared.child.pidfd().try_clone_to_owned();
     command.map_err(|e| StartError::File("duplicate", "a process descriptor".into(), e))
+}
+
+/// Refuses directories and block devices as input, output or errors: from there, a session could reach the host's tree past its view.
+fn no_directories() -> Result<(), StartError> {
+    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    for (name, fd) in [
+        ("input", input.as_fd()),
+        ("output", output.as_fd()),
+        ("error output", errors.as_fd()),
+    ] {
+        let kind = picktwo_confine::sys::fstat(fd).map(|what| what.kind());
+        if let Ok(nix::libc::S_IFDIR | nix::libc::S_IFBLK) = kind {
+            return Err(StartError::Policy(format!(
+                "standard {name} is a directory or a disk: give the session a file, a pipe or a terminal"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Ends the record of a session that did not start.

@@ -73,7 +73,9 @@ impl Signals {
             match waitpid(agent, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
                 Ok(WaitStatus::Exited(_, code)) => return Ok(End::Code(code)),
                 Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(End::Signal(signal)),
-                Ok(WaitStatus::Stopped(..)) => {
+                // Stops are shared where a shell with job control stopped the whole job. One that the command arranged by itself would
+                // keep the launcher from answering the person.
+                Ok(WaitStatus::Stopped(_, signal)) if LEFT_TO_AGENT.contains(&signal) && has_terminal() => {
                     raise(Signal::SIGSTOP)?;
                     kill(agent, Signal::SIGCONT)?;
                     continue;
@@ -101,6 +103,13 @@ impl Signals {
 
 /// `SI_KERNEL` (sigaction(2)): the kernel itself sent the signal, here the terminal.
 const SI_KERNEL: i32 = 0x80;
+
+/// Whether there is a terminal whose jobs somebody may stop.
+fn has_terminal() -> bool {
+    nix::unistd::tcgetpgrp(std::io::stdin()).is_ok()
+        || nix::unistd::tcgetpgrp(std::io::stdout()).is_ok()
+        || nix::unistd::tcgetpgrp(std::io::stderr()).is_ok()
+}
 
 /// Gives the terminal's foreground back to the launcher's own process group. A shell inside had made a group of its own the
 /// foreground, and cannot restore a group that its pid namespace does not know.

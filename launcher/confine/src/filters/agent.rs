@@ -347,6 +347,12 @@ fn by_argument(rules: &mut Vec<Rule>) {
         EPERM,
         "new namespaces give capabilities and kernel surface",
     ));
+    rules.push(rule(
+        call!(SYS_clone),
+        &[arg(0, Test::Any(libc::CLONE_PARENT as u32))],
+        EPERM,
+        "children of the launcher's, which it never reaps; no libc makes any",
+    ));
     for value in [0, 0xffff_ffff] {
         rules.push(rule(
             call!(SYS_personality),

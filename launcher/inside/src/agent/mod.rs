@@ -206,15 +206,23 @@ pub fn allow_container(access: Access, rights: &Rights) -> Result<Access, picktw
     allow_streams(rights.add_to(access)?)
 }
 
-/// Whether no standard descriptor is a file or directory of the host: its times could be set through it, even where it was opened
-/// for reading.
+/// Whether no times of the host's can be set through a standard descriptor: each is an anonymous pipe, a socket or a terminal. A
+/// named pipe, a device, a file or a directory has times that are its owner's.
 pub fn streams_have_no_times() -> bool {
+    use std::io::IsTerminal;
+    // linux/magic.h
+    const PIPEFS: i64 = 0x5049_5045;
+    const SOCKFS: i64 = 0x534f_434b;
     let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    [input.as_fd(), output.as_fd(), errors.as_fd()].into_iter().all(|fd| {
-        sys::fstat(fd).is_ok_and(|what| {
-            [SFlag::S_IFIFO, SFlag::S_IFSOCK, SFlag::S_IFCHR].contains(&SFlag::from_bits_truncate(what.kind()))
-        })
-    })
+    let anonymous =
+        |fd| nix::sys::statfs::fstatfs(fd).is_ok_and(|fs| [PIPEFS, SOCKFS].contains(&fs.filesystem_type().0));
+    [
+        (input.is_terminal(), anonymous(&input.as_fd())),
+        (output.is_terminal(), anonymous(&output.as_fd())),
+        (errors.is_terminal(), anonymous(&errors.as_fd())),
+    ]
+    .iter()
+    .all(|(terminal, anonymous)| *terminal || *anonymous)
 }
 
 /// Allows to open the files and terminals behind the standard descriptors by name again (`/dev/stdout`), as far as they are

@@ -136,7 +136,7 @@ fn serve(channel: &Channel, port: Option<u16>) -> u8 {
             return 1;
         };
         let made: Vec<_> = result.iter().flatten().map(AsFd::as_fd).collect();
-        if channel.send(&bytes, &made).is_err() {
+        if !crate::init::answer(channel, &bytes, &made) {
             return 0;
         }
     }

@@ -153,7 +153,8 @@ impl Grants {
             let step = self.name_of_object(object.as_fd()).and_then(|named| match named {
                 Named::At(place, own, identity) => self.change_place(call, &place, &own, &identity, &change),
                 Named::Nowhere(root) => self.change_nameless(&object, root, &change),
-                Named::Out | Named::Standard(_) => self.change_outside(Some(&object), &change),
+                Named::Out | Named::Standard(_) if self.shared.is_some() => self.change_outside(Some(&object), &change),
+                Named::Out | Named::Standard(_) => self.change_in_view(&object, &change),
             });
             match step {
                 Ok(answer) => return Ok(answer),
@@ -186,9 +187,17 @@ impl Grants {
             }
             Where::Nameless(fd, root) => self.change_nameless(&fd, root, change),
             Where::Standard(_) | Where::Out => {
-                if self.shared.is_some() && follow {
+                // A question, or what Landlock itself decides on.
+                if matches!(change, Change::Length(_) | Change::Access(..)) {
+                    return Ok(Answer::Proceed);
+                }
+                if self.shared.is_none() {
+                    let (object, ..) = self.view_object(call, target, links)?;
+                    return self.change_in_view(&object, change);
+                }
+                if follow {
                     // What is not there is said to be so, as anywhere.
-                    self.view_object(call, target)?;
+                    self.view_object(call, target, Follow::Yes)?;
                 }
                 self.change_outside(None, change)
             }
@@ -226,17 +235,31 @@ impl Grants {
         Ok(answer)
     }
 
-    /// A change to what lies in no root, `object` if the caller has a descriptor of it. In a view the kernel decides: its mounts are
-    /// read-only or private. Without one nothing would refuse a change of metadata, since Landlock does not see it: only of what has
-    /// no name anywhere it is performed, on the object that was looked at.
-    fn change_outside(&self, object: Option<&OwnedFd>, change: &Change) -> Step {
-        if self.shared.is_none() {
+    /// A change to what lies in no root of a session with a view, on the object that was looked at: it carries the mount that the
+    /// caller reached it by, so that the kernel refuses it wherever that is read-only. It is never left to the kernel, which would
+    /// look again: at a descriptor that another thread replaced meanwhile, or through a link of /proc to a granted one.
+    fn change_in_view(&self, object: &OwnedFd, change: &Change) -> Step {
+        if matches!(change, Change::Length(_) | Change::Access(..)) {
             return Ok(Answer::Proceed);
         }
-        match change {
-            // Landlock's to decide on; the question changes nothing.
-            Change::Length(_) | Change::Access(..) => return Ok(Answer::Proceed),
-            _ => {}
+        let identity = sys::fstat(object.as_fd())?;
+        // The person's terminal, or a file that was given as input or output, lies on a mount of the host.
+        if self.is_standard(&identity) {
+            return Err(Errno::EROFS.into());
+        }
+        self.perform(object, &identity, change)
+    }
+
+    fn is_standard(&self, identity: &Identity) -> bool {
+        self.given.iter().any(|own| own.same(identity))
+    }
+
+    /// A change to what lies in no root of a session without a view, `object` if the caller has a descriptor of it. Nothing would
+    /// refuse a change of metadata, since Landlock does not see it: only of what has no name anywhere it is performed, on the object
+    /// that was looked at.
+    fn change_outside(&self, object: Option<&OwnedFd>, change: &Change) -> Step {
+        if matches!(change, Change::Length(_) | Change::Access(..)) {
+            return Ok(Answer::Proceed);
         }
         let Some(object) = object else {
             return Err(OUTSIDE.into());

@@ -152,6 +152,8 @@ pub struct Grants {
     fds: OwnedFd,
     /// The launcher's own descriptors 0 to 2, where they are files or devices.
     standard: Vec<Option<(Identity, OwnedFd)>>,
+    /// What the launcher's standard descriptors are, whatever that is.
+    given: Vec<Identity>,
     /// Counts what may give a directory another path.
     moves: AtomicU64,
     /// Calls that changed somebody's umask.
@@ -210,6 +212,7 @@ impl Grants {
             proc: open("/proc")?,
             fds: open("/proc/self/fd")?,
             standard: standard_descriptors(),
+            given: given(),
             moves: AtomicU64::new(0),
             umasks: AtomicU64::new(0),
             closing: AtomicUsize::new(0),
@@ -468,6 +471,12 @@ pub(crate) fn answer(call: &Call<'_>, outcome: Outcome) {
         Ok(Answer::Sent | Answer::Give(_)) => Ok(()),
         Err(errno) => call.listener.reply_errno(id, errno),
     };
+}
+
+fn given() -> Vec<Identity> {
+    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let all = [input.as_fd(), output.as_fd(), errors.as_fd()];
+    all.into_iter().filter_map(|fd| sys::fstat(fd).ok()).collect()
 }
 
 fn standard_descriptors() -> Vec<Option<(Identity, OwnedFd)>> {

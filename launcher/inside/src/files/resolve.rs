@@ -424,7 +424,9 @@ impl Grants {
         };
         match place.object(self) {
             Ok((own, identity)) if identity.same(&seen) => Ok(Named::At(place, own, identity)),
-            _ if seen.nlink == 0 || path.ends_with(b" (deleted)") => Ok(Named::Nowhere(root)),
+            _ if seen.nlink == 0 => Ok(Named::Nowhere(root)),
+            // It has another name, which may be a protected one, and nothing tells which.
+            _ if path.ends_with(b" (deleted)") => Err(Errno::EACCES.into()),
             Err(Fail::Again) if self.crosses_mount(root, rel) => Ok(Named::Out),
             _ => Err(Fail::Again),
         }

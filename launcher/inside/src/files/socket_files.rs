@@ -48,9 +48,14 @@ impl Grants {
         self.split_root(path).is_some()
     }
 
-    /// What a path leads to in the caller's view, links followed, and where that is.
-    pub(crate) fn view_object(&self, call: &Call<'_>, target: &Target) -> Result<(OwnedFd, Identity, Vec<u8>), Errno> {
-        let object = match self.walk(call, target, Follow::Yes)? {
+    /// What a path leads to in the caller's view, and where that is.
+    pub(crate) fn view_object(
+        &self,
+        call: &Call<'_>,
+        target: &Target,
+        follow: Follow,
+    ) -> Result<(OwnedFd, Identity, Vec<u8>), Errno> {
+        let object = match self.walk(call, target, follow)? {
             Walked::Named { dir, name, .. } => {
                 sys::openat(dir.as_fd(), &cstring(&name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?
             }
@@ -169,29 +174,28 @@ impl Grants {
         .ok()
     }
 
-    /// Binds a socket in one of the session's own directories.
+    /// Binds a socket in one of the session's own directories, and answers what it is. `None`: the path leads elsewhere, or
+    /// nowhere.
     pub(crate) fn bind_in_view(
         &self,
         call: &Call<'_>,
         target: &Target,
         socket: BorrowedFd<'_>,
         allowed: impl Fn(&[u8]) -> bool,
-    ) -> Result<(), Errno> {
-        let Walked::Named { dir, name, .. } = self.walk(call, target, Follow::Never)? else {
-            return Err(Errno::EADDRINUSE);
+    ) -> Result<Option<(u64, u64, i64, u32)>, Errno> {
+        let Ok(Walked::Named { dir, name, .. }) = self.walk(call, target, Follow::Never) else {
+            return Ok(None);
         };
         let mut path = self.path_of(dir.as_fd())?;
         path.extend_from_slice(b"/x");
         if !allowed(&path) || self.lies_in_root_bytes(&path) {
-            return Err(if self.shared.is_some() {
-                Errno::EACCES
-            } else {
-                Errno::EROFS
-            });
+            return Ok(None);
         }
         call.assume_umask()?;
         let address = [&(libc::AF_UNIX as u16).to_ne_bytes()[..], &name, b"\0"].concat();
-        in_directory(dir.as_fd(), || sys::bind(socket, &address))
+        in_directory(dir.as_fd(), || sys::bind(socket, &address))?;
+        let made = sys::openat(dir.as_fd(), &cstring(&name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+        super::guard::object(made.as_fd()).map(Some)
     }
 }
 

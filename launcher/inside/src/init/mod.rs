@@ -9,6 +9,8 @@
 
 mod serve;
 
+pub(crate) use serve::answer;
+
 use crate::view::{self, Base, Plan, Steps};
 use nix::errno::Errno;
 use picktwo_confine::channel::{self, Channel};

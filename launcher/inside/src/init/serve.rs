@@ -8,7 +8,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::selfcheck::{Denied, SelfCheck};
 use picktwo_confine::{Role, filters, limits, process, seccomp, sys};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a locked init cannot do any more. Each call is harmless if it is not refused.
 const DENIED: &[Denied] = &[
@@ -95,9 +95,26 @@ fn serve(channel: &Channel) -> u8 {
             return 1;
         };
         let made: Vec<_> = result.iter().flatten().map(AsFd::as_fd).collect();
-        if channel.send(&bytes, &made).is_err() || matches!(request, Ok(SocketRequest::End)) {
+        if !answer(channel, &bytes, &made) || matches!(request, Ok(SocketRequest::End)) {
             return 0;
         }
+    }
+}
+
+/// Sends an answer. Where its descriptor cannot travel, as too many of this user's are under way between others (`ETOOMANYREFS`), the
+/// asker gets an error and the session goes on. `false`: nobody is left to answer.
+pub(crate) fn answer(channel: &Channel, bytes: &[u8], made: &[BorrowedFd<'_>]) -> bool {
+    match channel.send(bytes, made) {
+        Ok(()) => true,
+        Err(picktwo_confine::Error::ChannelSend {
+            errno: Errno::ETOOMANYREFS,
+        }) => {
+            let reply = SocketReply {
+                errno: Errno::ENFILE as i32,
+            };
+            picktwo_wire::encode(&reply).is_ok_and(|bytes| channel.send(&bytes, &[]).is_ok())
+        }
+        Err(_) => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::table::{self, Entry, Table};
 use super::{Outcome, SharedNetwork, Sockets, address, beneath};
 use crate::container::broker::{gateway_port, is_loopback};
-use crate::files::{Call, Grants};
+use crate::files::{Call, Follow, Grants};
 use crate::socket_request::SocketRequest;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -114,7 +114,7 @@ impl Sockets {
 
     pub(super) fn connect_unix(&self, call: &Call<'_>, ino: u64, entry: &Entry, path: &[u8]) -> Outcome {
         let target = call.target_at_cwd(path)?;
-        let (object, identity, shown) = call.grants.view_object(call, &target)?;
+        let (object, identity, shown) = call.grants.view_object(call, &target, Follow::Yes)?;
         call.alive()?;
         if identity.kind() != libc::S_IFSOCK {
             return Err(Errno::ECONNREFUSED);

@@ -37,6 +37,9 @@ pub struct Config {
     pub session: Members,
     /// Directories of the view that are the session's own: every socket beneath them was made by the session.
     pub private: Vec<PathBuf>,
+    /// Directories of the session's own that other sessions have as well (the private home): a socket there may be connected to only
+    /// if this session made it. Else a descriptor could come from a session in another mode.
+    pub kept: Vec<PathBuf>,
     /// Single sockets that may be connected to, made by the launcher (the tools' one).
     pub allowed: Vec<PathBuf>,
     /// Whether the network namespace is the host's. `init` is the channel to the broker then.
@@ -55,6 +58,7 @@ pub struct Sockets {
     init: Mutex<Channel>,
     session: Members,
     private: Vec<Vec<u8>>,
+    kept: Vec<Vec<u8>>,
     allowed: Vec<Vec<u8>>,
     shared: Option<SharedNetwork>,
     table: Mutex<Table>,
@@ -73,6 +77,7 @@ impl Sockets {
             init: Mutex::new(config.init),
             session: config.session,
             private: bytes(config.private),
+            kept: bytes(config.kept),
             allowed: bytes(config.allowed),
             shared: config.shared,
             table: Mutex::new(Table::default()),
@@ -358,18 +363,28 @@ impl Sockets {
                 self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(object);
                 Ok(Some(0))
             }
-            // The view's own rules: private or read-only mounts. The socket is of the session's network namespace, so that even
-            // an address that changes meanwhile names nothing of the host's.
-            crate::files::Bound::Elsewhere if entry.in_session => {
-                let _ = call.listener.proceed(call.request.id);
-                Ok(None)
+            crate::files::Bound::Elsewhere => {
+                let within = |dirs: &[Vec<u8>], shown: &[u8]| dirs.iter().any(|dir| beneath(shown, dir));
+                let bind = |dirs: &[Vec<u8>]| {
+                    call.grants
+                        .bind_in_view(call, &target, entry.fd.as_fd(), |shown| within(dirs, shown))
+                };
+                if let Some(object) = bind(&self.kept)? {
+                    self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(object);
+                    return Ok(Some(0));
+                }
+                // The view's own rules: private or read-only mounts. The socket is of the session's network namespace, so that even
+                // an address that changes meanwhile names nothing of the host's.
+                if entry.in_session {
+                    let _ = call.listener.proceed(call.request.id);
+                    return Ok(None);
+                }
+                match bind(&self.private)? {
+                    Some(_) => Ok(Some(0)),
+                    None if self.shared.is_some() => Err(Errno::EACCES),
+                    None => Err(Errno::EROFS),
+                }
             }
-            crate::files::Bound::Elsewhere => call
-                .grants
-                .bind_in_view(call, &target, entry.fd.as_fd(), |shown| {
-                    self.private.iter().any(|dir| beneath(shown, dir))
-                })
-                .map(|()| Some(0)),
         }
     }
 }

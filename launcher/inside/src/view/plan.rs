@@ -1,4 +1,4 @@
-//! What a session sees, as data: the launcher decides, [`super::build`] carries it out.
+//! What a session sees, as data: the launcher decides, the session's first process carries it out.
 
 use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};

@@ -50,6 +50,7 @@ fn scene(mode: Mode) -> Scene {
         session: Members::OfNamespace(scene.init),
         shared: None,
         private: vec![scene.out.join("private")],
+        kept: Vec::new(),
         allowed: vec![scene.out.join("tools.sock")],
     }));
     std::fs::create_dir(scene.out.join("private")).unwrap();
