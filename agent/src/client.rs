@@ -3,7 +3,7 @@
 
 use picktwo_wire::{
     MAX_MESSAGE, MessageError, decode, encode,
-    tools::{Reply, Request},
+    tools::{NO_TOOLS, Reply, Request},
 };
 use std::{
     fmt,
@@ -30,6 +30,8 @@ pub enum ClientError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// The session has no tools; holds the reason, as the launcher wrote it down.
+    NoTools(String),
     /// A bound on waiting could not be set.
     Timeout(io::Error),
     /// The request could not be sent.
@@ -55,6 +57,7 @@ impl fmt::Display for ClientError {
                     socket.display()
                 )
             }
+            Self::NoTools(reason) => f.write_str(reason),
             Self::Timeout(e) => write!(f, "cannot limit the wait for the launcher: {e}"),
             Self::Send(e) => write!(f, "cannot send to the launcher: {e}"),
             Self::Receive(e) => write!(f, "cannot read from the launcher: {e}"),
@@ -85,16 +88,24 @@ impl Client {
         &self.socket
     }
 
+    /// Why the session that this process is in has no tools, if it has none.
+    pub fn absent(&self) -> Option<String> {
+        std::fs::read_to_string(self.socket.with_file_name(NO_TOOLS)).ok()
+    }
+
     /// Sends one request.
     ///
     /// # Errors
-    /// [`ClientError::Request`], [`ClientError::Connect`], [`ClientError::Timeout`] or [`ClientError::Send`].
+    /// [`ClientError::Request`], [`ClientError::NoTools`], [`ClientError::Connect`], [`ClientError::Timeout`] or [`ClientError::Send`].
     pub fn open(&self, request: &Request) -> Result<Exchange, ClientError> {
         let mut line = encode(request).map_err(ClientError::Request)?;
         line.push(b'\n');
-        let mut stream = UnixStream::connect(&self.socket).map_err(|error| ClientError::Connect {
-            socket: self.socket.clone(),
-            error,
+        let mut stream = UnixStream::connect(&self.socket).map_err(|error| match self.absent() {
+            Some(reason) => ClientError::NoTools(reason),
+            None => ClientError::Connect {
+                socket: self.socket.clone(),
+                error,
+            },
         })?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(ClientError::Timeout)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(ClientError::Timeout)?;

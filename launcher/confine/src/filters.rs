@@ -2,6 +2,7 @@
 //!
 //! - [`agent_plain`]: what nothing inside a session may do, whatever the grants say;
 //! - [`agent_container`]: the same for a session without namespaces, which shares more with the host;
+//! - [`agent_nested`]: the same for a session without granted calls;
 //! - [`agent_notify`]: the calls that the launcher performs on behalf of a session, or refuses;
 //! - [`for_role`]: allow lists of picktwo's own processes;
 //! - [`retriever_notify`]: the calls that the web side performs on behalf of a retriever.
@@ -11,6 +12,7 @@
 mod agent;
 mod grants;
 mod groups;
+mod nested;
 mod roles;
 mod shared;
 
@@ -47,6 +49,11 @@ pub fn agent_plain() -> Filter {
 /// keep apart.
 pub fn agent_container() -> Filter {
     shared::agent()
+}
+
+/// What nothing inside a session without granted calls may do: [`agent_plain`], and what only a supervisor could tell apart.
+pub fn agent_nested() -> Filter {
+    nested::agent()
 }
 
 /// The granted calls of a session: stacked on [`agent_plain`], with a listener.

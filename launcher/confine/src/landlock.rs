@@ -103,6 +103,7 @@ pub struct Access {
     paths: Vec<PathRule>,
     connect: Vec<u16>,
     bind: Vec<u16>,
+    tcp: bool,
     unix_connect: bool,
     scope_signals: bool,
     scope_abstract: bool,
@@ -122,6 +123,7 @@ impl Access {
             paths: Vec::new(),
             connect: Vec::new(),
             bind: Vec::new(),
+            tcp: false,
             unix_connect: false,
             scope_signals: true,
             scope_abstract: true,
@@ -152,6 +154,12 @@ impl Access {
     /// Allows binding TCP sockets to a port.
     pub fn bind_port(mut self, port: u16) -> Access {
         self.bind.push(port);
+        self
+    }
+
+    /// Leaves TCP to the network namespace: for what lives in one that holds a loopback interface and nothing else.
+    pub fn allow_tcp(mut self) -> Access {
+        self.tcp = true;
         self
     }
 
@@ -227,8 +235,13 @@ pub fn restrict(access: Access) -> Result<Report> {
     if access.unix_connect {
         newer_fs &= !BitFlags::from(AccessFs::ResolveUnix);
     }
-    let hard_net = AccessNet::from_all(floor);
-    let newer_net = AccessNet::from_all(NEWEST_ABI) & !hard_net;
+    let (mut hard_net, mut newer_net) = (
+        AccessNet::from_all(floor),
+        AccessNet::from_all(NEWEST_ABI) & !AccessNet::from_all(floor),
+    );
+    if access.tcp {
+        (hard_net, newer_net) = (BitFlags::empty(), BitFlags::empty());
+    }
     let mut scopes = BitFlags::<Scope>::empty();
     if access.scope_signals {
         scopes |= Scope::Signal;

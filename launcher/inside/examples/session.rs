@@ -115,6 +115,7 @@ fn plan(options: &Options, private_home: &Path) -> (Base, Plan) {
     };
     let plan = Plan {
         home,
+        fixed: None,
         roots: vec![ReadOnly {
             path: workspace,
             inode: options.inode.map(|ino| Inode { dev: 0, ino }),
@@ -171,9 +172,12 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
         ignored: options.ignored.clone(),
         filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),
         rights: None,
+        changes: false,
+        protected: vec![],
     };
     let restricted = started.elapsed();
     let (prepared, listener, _) = agent::start(&command, &session.namespaces)?.ready()?;
+    let listener = listener.expect("its filters notify");
     let steps = prepared.steps.clone();
     let agent_ready = started.elapsed();
     session.locked()?;

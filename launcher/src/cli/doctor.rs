@@ -26,8 +26,8 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Err(missing) => Some(missing),
     };
     let weaker: &[&str] = match &best {
-        Ok(choice) if choice.tier == Tier::Container => &tier::WEAKER,
-        _ => &[],
+        Ok(choice) => choice.tier.weaker(),
+        Err(_) => &[],
     };
     let means = best.as_ref().ok().map(|choice| Means::find(choice.tier));
     let text = if args.json {
@@ -56,6 +56,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
         let tier = match best.as_ref().map(|choice| choice.tier) {
             Ok(Tier::Full) => "full: namespaces, Landlock, seccomp with granted calls; everything holds".to_owned(),
             Ok(Tier::Container) => "container: Landlock, seccomp with granted calls; no namespaces".to_owned(),
+            Ok(Tier::Nested) => {
+                "nested: namespaces, Landlock, seccomp; no granted calls, so read-only sessions without web tools".to_owned()
+            }
             Err(e) => format!("none: {e}"),
         };
         rows.push(vec!["tier".to_owned(), tier]);

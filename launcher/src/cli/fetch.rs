@@ -43,7 +43,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
         budget: Some(args.budget),
     };
     let socket = super::tools_socket();
-    let reply = if socket.exists() {
+    let reply = if super::is_in_session(&socket) {
         match Client::new(&socket).ask(&request, progress) {
             Ok(reply) => reply,
             Err(e) => return output::fail(&e),

@@ -87,11 +87,16 @@ fn tools_socket() -> PathBuf {
     let in_view = Path::new(picktwo_inside::view::TOOLS_SOCKET);
     let named = names::variable(names::PICKTWO_SESSION).and_then(|id| id.into_string().ok());
     match named {
-        Some(id) if !in_view.exists() && id.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+        Some(id) if !is_in_session(in_view) && id.bytes().all(|b| b.is_ascii_alphanumeric()) => {
             picktwo_inside::container::Place::tools_socket_of(&id)
         }
         _ => in_view.to_path_buf(),
     }
+}
+
+/// Whether this process is in a session, with or without tools.
+fn is_in_session(tools_socket: &Path) -> bool {
+    tools_socket.exists() || tools_socket.with_file_name(picktwo_wire::tools::NO_TOOLS).exists()
 }
 
 /// Commands of the person's have nothing to see inside a session, and nothing to change: better said than shown by what fails.
@@ -102,7 +107,7 @@ fn inside_a_session(command: &Command) -> Option<String> {
         Command::Verify(args) => args.is_inside(),
         _ => false,
     };
-    (tools_socket().exists() && !of_the_agent).then(|| {
+    (is_in_session(&tools_socket()) && !of_the_agent).then(|| {
         "this is inside a session, where only `fetch` and `mcp` work: use another terminal for the rest".to_owned()
     })
 }

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// A further directory the agent may change in edit mode
     #[arg(long, value_name = "DIR")]
     rw: Vec<PathBuf>,
-    /// What the session is made of: full needs namespaces, container does without; the best that there is if not given
+    /// What the session is made of: full needs namespaces, container does without, nested without granted calls; the best that there is if not given
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
     /// Write what becomes of the session to this open descriptor, one JSON object per line
@@ -97,21 +97,30 @@ pub(crate) fn main(args: Args) -> ExitCode {
 
 /// One line before the command takes the terminal: what mode this is, and how to change it.
 fn greet(id: &str, plan: &Plan) {
+    // Said to scripts as well: it is weaker than what they get elsewhere.
     if let Some(missing) = &plan.tier.instead_of_full {
-        // Said to scripts as well: it is weaker than what they get elsewhere.
-        output::say(&format!("container tier, since {}", missing.reason()));
+        output::say(&format!("{} tier, since {}", plan.tier.tier, missing.reason()));
+    }
+    let nested = plan.tier.tier == Tier::Nested;
+    if nested {
+        output::say(&format!("no web tools in the nested tier, and the session stays {}", plan.mode));
+    }
+    if nested && plan.mode == Mode::Edit {
+        output::say(&"protected paths that exist now are mounted read-only; what appears later is not protected");
     }
     if !std::io::stderr().is_terminal() {
         return;
     }
     let paint = Paint::stderr();
     let line = match plan.mode {
+        Mode::ReadOnly if nested => paint.good("read-only"),
+        Mode::Edit if nested => paint.warn("edit"),
         Mode::ReadOnly => format!("{} · allow changes: picktwo mode {id} edit", paint.good("read-only")),
         Mode::Edit => format!("{} · stop changes: picktwo mode {id} read-only", paint.warn("edit")),
     };
     let tier = match plan.tier.tier {
         Tier::Full => String::new(),
-        Tier::Container => format!("{} · ", paint.warn("container tier")),
+        Tier::Container | Tier::Nested => format!("{} · ", paint.warn(&format!("{} tier", plan.tier.tier))),
     };
     output::say(&format!("session {id} · {tier}{line}"));
 }

@@ -54,7 +54,7 @@ impl Means {
         match (&self.groups, self.tier) {
             (Some(groups), _) if groups.processes => "cgroup",
             _ if !self.root => "rlimit",
-            (_, Tier::Full) if self.pid_bounds => "pid namespace",
+            (_, Tier::Full | Tier::Nested) if self.pid_bounds => "pid namespace",
             _ => "none",
         }
     }
@@ -70,7 +70,7 @@ impl Means {
         }];
         lines.push(match self.of_processes() {
             "cgroup" => "processes of the session: the same control group".to_owned(),
-            "rlimit" if self.tier == Tier::Full => {
+            "rlimit" if self.tier != Tier::Container => {
                 "processes of the session: RLIMIT_NPROC, counted in its user namespace".to_owned()
             }
             "rlimit" => "processes: RLIMIT_NPROC, which counts all of this user's: `limits.processes` beyond what runs at the start".to_owned(),
@@ -98,7 +98,7 @@ impl Means {
         let bounds = Bounds {
             open_files: (open_files.0.min(most), open_files.1.min(most)),
             processes: match self.tier {
-                Tier::Full => Some(processes),
+                Tier::Full | Tier::Nested => Some(processes),
                 // All tasks of the machine, this user's among them: what is left for the session is never less than asked for.
                 Tier::Container => tasks().map(|now| now + processes),
             },

@@ -4,6 +4,7 @@ pub(crate) mod bounds;
 mod control;
 mod doors;
 pub(crate) mod early;
+mod fixed;
 pub(crate) mod id;
 pub(crate) mod judged;
 mod key;

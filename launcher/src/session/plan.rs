@@ -4,6 +4,7 @@ use super::policy::{self, PolicyError};
 use super::tier::{self, Choice, Tier};
 use crate::names;
 use crate::record::{RecordError, make_private_dir};
+use picktwo_inside::agent;
 use picktwo_inside::container::Place;
 use picktwo_inside::view::{self, Identity, Places, ReadOnly};
 use picktwo_policies::model::{Distiller, Policy, Set};
@@ -53,6 +54,8 @@ pub(crate) enum PlanError {
     Private(RecordError),
     /// The machine cannot enforce the tier.
     Tier(tier::Missing),
+    /// A standard descriptor that the tier cannot guard; holds the sentence.
+    Stream(String),
 }
 
 impl PlanError {
@@ -73,6 +76,7 @@ impl PlanError {
             }
             Self::Private(e) => format!("picktwo: {e}\n"),
             Self::Tier(e) => format!("picktwo: {e}\n"),
+            Self::Stream(e) => format!("picktwo: {e}\n"),
         }
     }
 }
@@ -113,6 +117,11 @@ impl Plan {
     /// # Errors
     /// The first thing that does not allow a session; nothing has been started.
     pub(crate) fn resolve(wish: Wish, identity: Identity, tier: Choice) -> Result<Self, PlanError> {
+        if tier.tier == Tier::Nested
+            && let Some(unfit) = agent::unfit()
+        {
+            return Err(PlanError::Stream(unfit));
+        }
         let home = identity.home.clone();
         let state = names::state_dir().map_err(PlanError::NoHome)?;
         let config = names::config_dir().map_err(PlanError::NoHome)?;
@@ -201,7 +210,7 @@ impl Plan {
             .unwrap_or_else(|| workspace.clone());
         let private_home = private_home.canonicalize().unwrap_or(private_home);
         let seen_home = match tier.tier {
-            Tier::Full => home.clone(),
+            Tier::Full | Tier::Nested => home.clone(),
             // Nothing can be mounted over the person's own.
             Tier::Container => private_home.clone(),
         };
@@ -230,7 +239,7 @@ impl Plan {
     /// Where what picktwo gives to the session is inside: the profile's files, its binary, the tools' socket.
     pub(super) fn given(&self, id: &str) -> PathBuf {
         match self.tier.tier {
-            Tier::Full => GIVEN.into(),
+            Tier::Full | Tier::Nested => GIVEN.into(),
             Tier::Container => Place::of(id).join("own"),
         }
     }

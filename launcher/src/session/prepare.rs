@@ -5,21 +5,23 @@ use super::id;
 use super::plan::Plan;
 use super::space::Space;
 use super::start::StartError;
-use super::tier::{Facts, Tier};
+use super::tier::{self, Facts, Tier};
 use crate::names;
 use crate::record::{Bounds, Event, Record};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
+use nix::sys::stat;
 use picktwo_confine::filters;
 use picktwo_confine::landlock::{Access, Rights};
 use picktwo_inside::agent;
 use picktwo_inside::container::{self, Place};
 use picktwo_inside::files::{self, Config, Grants, Root};
 use picktwo_inside::mode::SharedMode;
-use picktwo_inside::view::{self, Made, ReadOnly};
+use picktwo_inside::view::{self, Fixed, Made, ReadOnly};
 use picktwo_policies::model::{KeySource, Placeholders, Seed};
 use picktwo_policies::protect::Protected;
+use picktwo_wire::control::Mode;
+use picktwo_wire::tools::NO_TOOLS;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -29,14 +31,26 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The view's plan.
-pub(super) fn view_plan(plan: &Plan, means: &Means, id: &str, gateway: bool) -> Result<view::Plan, StartError> {
+pub(super) fn view_plan(
+    plan: &Plan,
+    means: &Means,
+    id: &str,
+    gateway: bool,
+    fixed: Option<Fixed>,
+) -> Result<view::Plan, StartError> {
     let values = placeholders(plan, id, None, None);
     let files = &plan.policy.profile.files;
     let given = plan.given(id);
     let exe = std::env::current_exe().map_err(|e| StartError::File("find", "/proc/self/exe".into(), e))?;
+    let nested = plan.tier.tier == Tier::Nested;
+    let without_tools = nested.then(|| Made {
+        path: given.join(NO_TOOLS),
+        content: tier::NO_WEB.into(),
+    });
     Ok(view::Plan {
         home: plan.identity.home.clone(),
         roots: plan.roots.iter().map(ReadOnly::new).collect(),
+        fixed,
         read_only: plan.read_only.clone(),
         files: files
             .iter()
@@ -46,13 +60,14 @@ pub(super) fn view_plan(plan: &Plan, means: &Means, id: &str, gateway: bool) -> 
                     content: s.fill(&values)?.into_bytes(),
                 })
             })
+            .chain(without_tools)
             .collect(),
         private_home: plan.private_home.clone(),
         sizes: means.sizes(&plan.policy.limits),
         processes: means.pid_bound(&plan.policy.limits),
         binary: Some(ReadOnly::new(exe)),
         gateway,
-        tools: true,
+        tools: !nested,
         hidden: plan.hidden.iter().map(ReadOnly::new).collect(),
     })
 }
@@ -85,7 +100,7 @@ pub(super) fn phantom_key(plan: &Plan) -> std::io::Result<Option<String>> {
 /// agent none has a gateway that answers nobody.
 pub(super) fn demanded_key(plan: &Plan, phantom: Option<&str>) -> std::io::Result<Option<String>> {
     match (plan.tier.tier, phantom) {
-        (Tier::Full, _) => Ok(None),
+        (Tier::Full | Tier::Nested, _) => Ok(None),
         (Tier::Container, Some(key)) => Ok(Some(key.to_owned())),
         (Tier::Container, None) => id::hex(20).map(Some),
     }
@@ -124,16 +139,16 @@ fn private_directory(home: &Path, relative: &Path) -> Result<OwnedFd, StartError
         };
         StartError::File("make", home.join(relative), why)
     };
-    let mut dir = nix::fcntl::open(home, flags, Mode::empty()).map_err(failed)?;
+    let mut dir = nix::fcntl::open(home, flags, stat::Mode::empty()).map_err(failed)?;
     for part in relative.components() {
         let Component::Normal(name) = part else {
             return Err(failed(Errno::EINVAL));
         };
-        match nix::sys::stat::mkdirat(&dir, name, Mode::S_IRWXU) {
+        match nix::sys::stat::mkdirat(&dir, name, stat::Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(e) => return Err(failed(e)),
         }
-        dir = nix::fcntl::openat(&dir, name, flags, Mode::empty()).map_err(failed)?;
+        dir = nix::fcntl::openat(&dir, name, flags, stat::Mode::empty()).map_err(failed)?;
     }
     Ok(dir)
 }
@@ -147,7 +162,7 @@ fn plant(home: &Path, file: &Seed, values: &Placeholders) -> Result<(), StartErr
     let dir = private_directory(home, relative.parent().unwrap_or(Path::new("")))?;
     let name = relative.file_name().ok_or_else(|| failed(Errno::EINVAL.into()))?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    match nix::fcntl::openat(&dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+    match nix::fcntl::openat(&dir, name, flags, stat::Mode::S_IRUSR | stat::Mode::S_IWUSR) {
         Ok(fd) => File::from(fd).write_all(content.as_bytes()).map_err(failed),
         Err(Errno::EEXIST) => Ok(()),
         Err(e) => Err(failed(e.into())),
@@ -216,7 +231,7 @@ pub(super) fn grants(
         .map_err(|e| StartError::File("open", "the session's root".into(), e))?;
     // Without a view the session's own directories are roots of their own.
     let private = match plan.tier.tier {
-        Tier::Full => [private_places(plan, id), vec![plan.identity.home.clone()]].concat(),
+        Tier::Full | Tier::Nested => [private_places(plan, id), vec![plan.identity.home.clone()]].concat(),
         Tier::Container => Vec::new(),
     };
     Grants::new(Config {
@@ -291,8 +306,11 @@ pub(super) fn command(
     bounded: &Bounded,
     ignored: Vec<i32>,
     rights: Option<container::Rights>,
+    fixed: Option<&Fixed>,
 ) -> Result<agent::Command, StartError> {
+    let nested = plan.tier.tier == Tier::Nested;
     let filters = match rights {
+        None if nested => agent::Filters::compile_without_grants()?,
         None => agent::Filters::compile(filters::Grants {
             descriptor_times: agent::streams_have_no_times(),
             ..filters::Grants::ALL
@@ -329,7 +347,15 @@ pub(super) fn command(
         ignored,
         filters,
         rights,
+        changes: nested && plan.mode == Mode::Edit,
+        protected: fixed.map(looked_at).unwrap_or_default(),
     })
+}
+
+/// What of the fixed paths can be looked at by its name: a link would show what it leads to.
+fn looked_at(fixed: &Fixed) -> Vec<PathBuf> {
+    let paths = fixed.kept.iter().map(|kept| kept.path.clone());
+    paths.filter(|path| !path.is_symlink()).collect()
 }
 
 /// The environment by allow list. A variable that a key is read from is never passed, whatever a policy says.

@@ -306,7 +306,7 @@ impl Ground {
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn launched(&mut self, starting: agent::Starting) -> Result<(Prepared, Listener), StartError> {
+    pub(super) fn launched(&mut self, starting: agent::Starting) -> Result<(Prepared, Option<Listener>), StartError> {
         let (prepared, listener, made) = starting.ready().map_err(StartError::Command)?;
         if let Kind::Container { keeper, .. } = &mut self.kind {
             *keeper = made;

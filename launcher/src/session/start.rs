@@ -11,11 +11,11 @@ use super::refusals::Refusals;
 use super::retrieval::{self, Retrievals};
 use super::room::Room;
 use super::secrets::Secrets;
-use super::steer::{self, Described, Steering};
-use super::tier::{self, Missing};
+use super::steer::{self, Changes, Described, Steering};
+use super::tier::{self, Missing, Tier};
 use super::wait::{End, Signals, ignored_signals};
 use super::web::{self, Web};
-use super::{control, doors, key, space};
+use super::{control, doors, fixed, key, space};
 use crate::names;
 use crate::record::{Event, Record, RecordError};
 use nix::errno::Errno;
@@ -24,6 +24,7 @@ use picktwo_confine::role::Role;
 use picktwo_confine::{filters, landlock, limits, process, seccomp};
 use picktwo_inside::mode::SharedMode;
 use picktwo_inside::{agent, init, sockets, supervise, view};
+use picktwo_wire::control::Mode;
 use picktwo_wire::gateway::FromGateway;
 use std::fs::File;
 use std::io::Write;
@@ -163,12 +164,22 @@ pub(crate) fn run(
     let open_files = limits::nofile_limits()?;
     let exe = process::own_executable()?;
 
+    let nested = plan.tier.tier == Tier::Nested;
+    let fixed = if nested && plan.mode == Mode::Edit {
+        Some(fixed::find(&plan.roots, &prepare::protected(&plan)?)?)
+    } else {
+        None
+    };
     let means = Means::find(plan.tier.tier);
-    let view_plan = prepare::view_plan(&plan, &means, &id, !plan.policy.models.is_empty())?;
+    let view_plan = prepare::view_plan(&plan, &means, &id, !plan.policy.models.is_empty(), fixed)?;
     view_plan.check().map_err(StartError::ViewPlan)?;
     let starting = space::start(&plan, &view_plan, &id, early.init)?;
     // Like the init, this copy of the process is made before anything secret is read.
-    let (web_channel, web_child) = web::fork_asleep(exe.as_fd())?;
+    let web = if nested {
+        None
+    } else {
+        Some(web::fork_asleep(exe.as_fd())?)
+    };
 
     // While the view is built: the protected paths, the record, the keys, the model side.
     let protected = prepare::protected(&plan)?;
@@ -205,12 +216,23 @@ pub(crate) fn run(
     limits::nofile_raise()?;
     let mut first_to_go = limits::FirstToGo::open();
     let access = prepare::launcher_access(&plan, &record, &space, &bounded)?;
-    let report = landlock::restrict(access)?;
-    let command = prepare::command(&plan, &values, &bounded, ignored, space.ground.rights().cloned())?;
-    first_to_go.iter_mut().for_each(limits::FirstToGo::raise);
-    let starting = space.ground.launch(&command, exe)?;
-    first_to_go.iter_mut().for_each(limits::FirstToGo::restore);
-    drop((first_to_go, command));
+    let rights = space.ground.rights().cloned();
+    let launch = || {
+        let command = prepare::command(&plan, &values, &bounded, ignored, rights, view_plan.fixed.as_ref())?;
+        first_to_go.iter_mut().for_each(limits::FirstToGo::raise);
+        let starting = space.ground.launch(&command, exe)?;
+        first_to_go.iter_mut().for_each(limits::FirstToGo::restore);
+        Ok::<_, StartError>(starting)
+    };
+    let (report, starting) = if nested {
+        // Nothing of it is granted, so that it need not be below the launcher's domain, which allows no TCP.
+        let starting = launch()?;
+        (landlock::restrict(access)?, starting)
+    } else {
+        let report = landlock::restrict(access)?;
+        (report, launch()?)
+    };
+    drop(first_to_go);
 
     // While the command's process locks itself: the record's first lines, the grants, and this process's own filter.
     record
@@ -230,13 +252,20 @@ pub(crate) fn run(
     drop(secrets);
     let refusals = Arc::new(Refusals::new(Arc::clone(&record)));
     let mode = SharedMode::new(steer::inside_mode(plan.mode));
-    let grants = prepare::grants(&plan, &id, &space, &mode, protected, refusals.sink())?;
+    let grants = if nested {
+        None
+    } else {
+        Some(prepare::grants(&plan, &id, &space, &mode, protected, refusals.sink())?)
+    };
     limits::no_new_privs()?;
     limits::core_limit()?;
     seccomp::install(&filters::for_role(Role::Launcher))?;
 
-    let web = Arc::new(Web::new(web_channel, retrieval::web_start(&plan.policy)));
-    let retrievals = Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots));
+    let (web_channel, web_child) = web.unzip();
+    let retrievals = web_channel.map(|channel| {
+        let web = Arc::new(Web::new(channel, retrieval::web_start(&plan.policy)));
+        Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots))
+    });
     space.locked()?;
     let (prepared, listener) = space.ground.launched(starting)?;
     let members = space.ground.members(prepared.child.pid());
@@ -248,16 +277,19 @@ pub(crate) fn run(
         allowed: vec![plan.given(&id).join("tools.sock")],
         shared: space.ground.network(space.gateway.as_ref().map(|(port, _)| *port)),
     });
-    let steering = Arc::new(Steering::new(
-        described,
-        Arc::clone(&grants),
-        Arc::clone(&record),
-        members,
-    ));
+    let changes = match &grants {
+        Some(grants) => Changes::Granted {
+            grants: Arc::clone(grants),
+            members,
+        },
+        None => Changes::Fixed(plan.mode),
+    };
+    let steering = Arc::new(Steering::new(described, changes, Arc::clone(&record)));
     let busy = control::Busy::default();
     let agent_door = space
         .tools
-        .map(|fd| (UnixListener::from(fd), Arc::new(steering.tools(retrievals))));
+        .zip(retrievals)
+        .map(|(fd, retrievals)| (UnixListener::from(fd), Arc::new(steering.tools(retrievals))));
     let doors = doors::serve(control_socket, busy.clone(), steering, agent_door)
         .map_err(|e| StartError::File("listen at", names::CONTROL_SOCKET.into(), e))?;
     spawn("doors", doors)?;
@@ -271,13 +303,17 @@ pub(crate) fn run(
         None => None,
     };
     // They end with this process; nobody is left to call by then.
-    let _supervisors = supervise::serve(Arc::new(listener), grants, Some(Arc::clone(&sockets)), SUPERVISORS)
+    let supervised = listener.zip(grants).map(|(listener, grants)| {
+        supervise::serve(Arc::new(listener), grants, Some(Arc::clone(&sockets)), SUPERVISORS)
+    });
+    let _supervisors = supervised
+        .transpose()
         .map_err(|e| StartError::File("start a thread for", "granted calls".into(), e))?;
     status.tell(
         &serde_json::json!({"event": "started", "session": id, "pid": std::process::id(), "tier": plan.tier.tier.to_string(),
-        "mode": plan.mode, "dropped": report.dropped}),
+        "mode": plan.mode, "web": !nested, "dropped": report.dropped}),
     );
-    let mut own_children = vec![web_child.pid()];
+    let mut own_children: Vec<i32> = web_child.iter().map(|child| child.pid()).collect();
     own_children.extend(model.as_ref().map(|model| model.pid()));
     let keeper = space.ground.watched();
     let watched = keeper.is_some();
@@ -308,13 +344,17 @@ pub(crate) fn run(
         .map_err(StartError::Wait)?;
 
     // What the command left running ends now.
-    let _ = web_child.signal(Signal::SIGKILL);
+    if let Some(web) = &web_child {
+        let _ = web.signal(Signal::SIGKILL);
+    }
     let ending = space.ground.end(&own_children, &sockets);
     drop(model);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
     std::mem::forget(unfinished);
     busy.wait(LAST_ANSWER);
-    let _ = web_child.wait();
+    if let Some(web) = web_child {
+        let _ = web.wait();
+    }
     if let Some(ending) = ending {
         let _ = ending.wait();
     }

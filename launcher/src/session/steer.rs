@@ -54,32 +54,44 @@ impl Described {
     }
 }
 
+/// What decides on the session's changes.
+pub(super) enum Changes {
+    /// The launcher, call by call.
+    Granted {
+        grants: Arc<Grants>,
+        /// How the session's processes are found.
+        members: Members,
+    },
+    /// How the view was mounted.
+    Fixed(Mode),
+}
+
 /// What a live session can be asked.
 pub(super) struct Steering {
     described: Described,
-    grants: Arc<Grants>,
+    changes: Changes,
     record: Arc<Record>,
-    /// How the session's processes are found.
-    members: Members,
     /// One mode change at a time, so that the record tells them in their order.
     changing: Mutex<()>,
 }
 
 impl Steering {
     /// For a session that is about to run.
-    pub(super) fn new(described: Described, grants: Arc<Grants>, record: Arc<Record>, members: Members) -> Self {
+    pub(super) fn new(described: Described, changes: Changes, record: Arc<Record>) -> Self {
         Self {
             described,
-            grants,
+            changes,
             record,
-            members,
             changing: Mutex::new(()),
         }
     }
 
     fn session(&self) -> Session {
         Session {
-            mode: wire_mode(self.grants.mode()),
+            mode: match &self.changes {
+                Changes::Granted { grants, .. } => wire_mode(grants.mode()),
+                Changes::Fixed(mode) => *mode,
+            },
             ..self.described.0.clone()
         }
     }
@@ -98,6 +110,10 @@ impl Steering {
 
     /// Sets the mode. Opening is recorded first and closing is done first: whatever fails, the narrower mode is in force.
     fn set_mode(&self, peer: &Peer, mode: Mode, stop: bool) -> Result<Reply, String> {
+        let (grants, members) = match &self.changes {
+            Changes::Granted { grants, members } => (grants, members),
+            Changes::Fixed(is) => return fixed(*is, mode),
+        };
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let event = |was: Mode, writers: usize, ended: usize| Event::Mode {
             was: was.to_string(),
@@ -108,11 +124,11 @@ impl Steering {
         };
         match mode {
             Mode::Edit => {
-                let was = wire_mode(self.grants.mode());
+                let was = wire_mode(grants.mode());
                 self.record
                     .append(&event(was, 0, 0))
                     .map_err(|e| format!("the mode stays {was}: {e}"))?;
-                self.grants.set_mode(mode::Mode::Edit);
+                grants.set_mode(mode::Mode::Edit);
                 Ok(Reply::Mode {
                     mode,
                     was,
@@ -122,12 +138,13 @@ impl Steering {
                 })
             }
             Mode::ReadOnly => {
-                let was = wire_mode(self.grants.set_mode(mode::Mode::ReadOnly));
-                let mut found = self.writers();
+                let was = wire_mode(grants.set_mode(mode::Mode::ReadOnly));
+                let writers = || writers::find(grants, &members.list());
+                let mut found = writers();
                 let mut ended = Vec::new();
                 if stop && !found.writers.is_empty() {
                     end_all(&found.writers);
-                    ended = std::mem::replace(&mut found, self.writers()).writers;
+                    ended = std::mem::replace(&mut found, writers()).writers;
                     ended.retain(|writer| writer.pid > 0);
                 }
                 let Found {
@@ -147,10 +164,6 @@ impl Steering {
         }
     }
 
-    fn writers(&self) -> Found {
-        writers::find(&self.grants, &self.members.list())
-    }
-
     /// The agent side's tools.
     pub(super) fn tools(self: &Arc<Self>, retrievals: Arc<Retrievals>) -> SessionTools {
         SessionTools {
@@ -158,6 +171,26 @@ impl Steering {
             retrievals,
         }
     }
+}
+
+/// A session whose mode was decided at its start stays in it.
+fn fixed(is: Mode, asked: Mode) -> Result<Reply, String> {
+    if is == asked {
+        return Ok(Reply::Mode {
+            mode: is,
+            was: is,
+            writers: Vec::new(),
+            ended: Vec::new(),
+            complete: true,
+        });
+    }
+    let how = match asked {
+        Mode::Edit => "with --edit",
+        Mode::ReadOnly => "without --edit",
+    };
+    Err(format!(
+        "the mode stays {is}: without granted calls (nested tier) it is decided at the start; end the session and start it {how}"
+    ))
 }
 
 /// Ends processes that can still write, and gives them a moment to be gone.

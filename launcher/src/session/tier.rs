@@ -12,6 +12,8 @@ pub(crate) enum Tier {
     Full,
     /// Landlock and seccomp with granted calls, where namespaces cannot be had
     Container,
+    /// Namespaces, Landlock and seccomp without granted calls, where another supervisor listens already
+    Nested,
 }
 
 impl std::fmt::Display for Tier {
@@ -19,12 +21,35 @@ impl std::fmt::Display for Tier {
         f.write_str(match self {
             Self::Full => "full",
             Self::Container => "container",
+            Self::Nested => "nested",
         })
     }
 }
 
-/// What is weaker in the container tier, and why: one line each, for `doctor` and the documentation.
-pub(crate) const WEAKER: [&str; 5] = [
+impl Tier {
+    /// What is weaker than in the full tier, and why: one line each, for `doctor` and the documentation.
+    pub(crate) fn weaker(self) -> &'static [&'static str] {
+        match self {
+            Self::Full => &[],
+            Self::Container => &CONTAINER_WEAKER,
+            Self::Nested => &NESTED_WEAKER,
+        }
+    }
+}
+
+/// Why a session has no web tools in the nested tier, for whoever asks for one.
+pub(crate) const NO_WEB: &str = "there are no web tools in this session: it runs in picktwo's nested tier, since a supervisor of system \
+     calls was listening already and the kernel allows one, and a retriever needs one of its own";
+
+const NESTED_WEAKER: [&str; 5] = [
+    "no web tools (web_fetch, picktwo fetch): a retriever's connections are granted calls, and another supervisor listens already",
+    "the mode is fixed at the start: without granted calls nothing could be allowed or refused later",
+    "with --edit, protected paths that exist at the start are read-only mounts; those that appear later are not protected",
+    "no UNIX sockets inside but pairs: nobody looks at the address that a call connects to",
+    "standard input and output are pipes or the terminal: a file's metadata could be changed through its descriptor",
+];
+
+const CONTAINER_WEAKER: [&str; 5] = [
     "files outside are refused (EACCES) instead of invisible: that one exists, its size and its owner show through stat",
     "no servers on loopback and no UDP inside: the network is the host's, so nothing may listen in it",
     "HOME and TMPDIR are picktwo's private directories under their real paths, and /tmp is closed: nothing can be mounted over the host's",
@@ -43,6 +68,8 @@ pub(crate) enum Missing {
     Namespaces(String),
     /// Another supervisor listens already (a container runtime, or another picktwo).
     Supervised,
+    /// The same, and no namespaces either: no tier goes without both. Holds the step and the kernel's reason.
+    SupervisedAlone(String),
     /// seccomp filters or notification do not work here.
     Seccomp(String),
 }
@@ -70,6 +97,12 @@ impl std::fmt::Display for Missing {
                 "a supervisor of system calls is listening already (picktwo inside picktwo, or a container runtime that uses \
                  seccomp notification), and the kernel allows one: start picktwo outside of it"
             ),
+            Self::SupervisedAlone(why) => write!(
+                f,
+                "a supervisor of system calls is listening already (picktwo inside picktwo, or a container runtime that uses \
+                 seccomp notification), and the nested tier, which goes without one, needs user namespaces, which are refused here \
+                 ({why}): start picktwo outside of it"
+            ),
             Self::Seccomp(why) => write!(
                 f,
                 "seccomp user notification does not work here ({why}): use Linux 6.12 or newer"
@@ -83,7 +116,16 @@ impl Missing {
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Namespaces(why) => format!("this machine refuses user namespaces ({why})"),
+            Self::Supervised => "another supervisor of system calls is listening already".to_owned(),
             other => other.to_string(),
+        }
+    }
+
+    /// The same where another supervisor listens, too.
+    fn and_supervised(self) -> Self {
+        match self {
+            Self::Namespaces(why) => Self::SupervisedAlone(why),
+            other => other,
         }
     }
 
@@ -123,28 +165,44 @@ pub(crate) fn choose<T>(
     start: impl FnOnce() -> Result<T, init::Error>,
 ) -> Result<(Choice, Option<Result<T, init::Error>>), Missing> {
     floor()?;
-    let container = |instead_of_full| Choice {
-        tier: Tier::Container,
-        instead_of_full,
-    };
+    let supervised = supervised()?;
+    let chosen = |tier, instead_of_full| Choice { tier, instead_of_full };
+    let grants = matches!(asked, Some(Tier::Full | Tier::Container));
+    if supervised && grants {
+        return Err(Missing::Supervised);
+    }
     if asked == Some(Tier::Container) {
-        return Ok((container(None), None));
+        return Ok((chosen(Tier::Container, None), None));
     }
     let tried = if has_other_modules() { namespaces() } else { Ok(()) };
     let missing = match tried.map(|()| start()) {
         Err(missing) => missing,
         Ok(Err(init::Error::Confine(error @ Error::Fork { .. }))) => refused(&error),
         Ok(made) => {
-            let full = Choice {
-                tier: Tier::Full,
-                instead_of_full: None,
+            let choice = match asked {
+                Some(tier) => chosen(tier, None),
+                None if supervised => chosen(Tier::Nested, Some(Missing::Supervised)),
+                None => chosen(Tier::Full, None),
             };
-            return Ok((full, Some(made)));
+            return Ok((choice, Some(made)));
         }
     };
     match asked {
-        Some(Tier::Full) => Err(missing),
-        _ => Ok((container(Some(missing)), None)),
+        Some(_) => Err(missing),
+        None if supervised => Err(missing.and_supervised()),
+        None => Ok((chosen(Tier::Container, Some(missing)), None)),
+    }
+}
+
+/// Whether another supervisor listens already. It takes a filter to listen with: where there is none, nothing needs to be tried.
+fn supervised() -> Result<bool, Missing> {
+    if !seccomp::filtered() {
+        return Ok(false);
+    }
+    match listener() {
+        Ok(()) => Ok(false),
+        Err(Missing::Supervised) => Ok(true),
+        Err(other) => Err(other),
     }
 }
 
@@ -184,14 +242,23 @@ pub(crate) fn floor() -> Result<Facts, Missing> {
     }
 }
 
-/// Tries the whole full tier in children that end at once.
+/// Tries everything that the full tier needs, in children that end at once.
 ///
 /// # Errors
 /// What is missing.
 pub(crate) fn full() -> Result<Facts, Missing> {
+    let facts = nested()?;
+    listener()?;
+    Ok(facts)
+}
+
+/// Tries everything that the nested tier needs, in a child that ends at once.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn nested() -> Result<Facts, Missing> {
     let facts = floor()?;
     namespaces()?;
-    listener()?;
     Ok(facts)
 }
 
@@ -201,16 +268,18 @@ pub(crate) fn full() -> Result<Facts, Missing> {
 /// What every tier lacks here.
 pub(crate) fn best() -> Result<Choice, Missing> {
     floor()?;
-    let namespaces = namespaces();
-    listener()?;
-    Ok(Choice {
-        tier: if namespaces.is_ok() {
-            Tier::Full
-        } else {
-            Tier::Container
-        },
-        instead_of_full: namespaces.err(),
-    })
+    let (tier, instead_of_full) = match (namespaces(), supervised()?) {
+        (Ok(()), true) => (Tier::Nested, Some(Missing::Supervised)),
+        (Err(missing), true) => return Err(missing.and_supervised()),
+        (namespaces, false) => {
+            listener()?;
+            match namespaces {
+                Ok(()) => (Tier::Full, None),
+                Err(missing) => (Tier::Container, Some(missing)),
+            }
+        }
+    };
+    Ok(Choice { tier, instead_of_full })
 }
 
 /// Step of the namespace trial that failed, as the child's exit code.

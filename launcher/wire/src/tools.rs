@@ -3,6 +3,9 @@
 use crate::answer::Answer;
 use serde::{Deserialize, Serialize};
 
+/// Name of the file that lies where the tools socket would, in a session without tools; holds the reason as one sentence.
+pub const NO_TOOLS: &str = "no-tools";
+
 /// What the agent's side may ask of the launcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]

@@ -119,6 +119,9 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
     match &command.rights {
         None => {
             view_holds(command)?;
+            if command.filters.notify.is_none() {
+                super::streams::shield()?;
+            }
             clock.step("view check");
             landlock::restrict(access(command)?)?;
         }
@@ -129,14 +132,21 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
         }
     }
     clock.step("landlock");
+    let filters = &command.filters;
     // The second filter forbids what the first needed: a listener.
-    let listener = command.filters.notify.install_listener_below(&command.filters.plain)?;
+    let listener = match &filters.notify {
+        Some(notify) => Some(notify.install_listener_below(&filters.plain)?),
+        None => {
+            filters.plain.install()?;
+            None
+        }
+    };
     clock.step("seccomp");
     check.locked(bounding_empty, DENIED)?;
     drop(check);
     clock.step("check");
-    let listener = std::os::fd::OwnedFd::from(listener);
-    report(channel, &Report::Prepared { steps: clock.steps }, &[listener.as_fd()])
+    let listener: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
+    report(channel, &Report::Prepared { steps: clock.steps }, &listener)
 }
 
 /// Default dispositions and nothing blocked, as after a login; what the person's shell ignores stays ignored.
@@ -178,8 +188,17 @@ fn access(command: &Command) -> Result<Access> {
     }
     // A granted descriptor is of the host's mount, which is not below the view's root: opened again by its name in /proc, its
     // file has to be readable as it is in the view.
+    let of_roots = if command.changes {
+        Rights::Write
+    } else {
+        Rights::Execute
+    };
     for root in &command.roots {
-        access = access.path(Rights::Execute, root)?;
+        access = access.path(of_roots, root)?;
+    }
+    if command.filters.notify.is_none() {
+        // Nobody connects on its behalf. There is nothing but its own loopback.
+        access = access.allow_tcp();
     }
     for device in DEVICES {
         access = access.path(Rights::Device, Path::new(device))?;
@@ -195,7 +214,7 @@ fn access(command: &Command) -> Result<Access> {
 /// no network is reachable, and this is not the host's pid namespace.
 fn view_holds(command: &Command) -> Result<()> {
     let wrong = |check: String, found: String| Err(Error::NotLocked { check, found });
-    for root in &command.roots {
+    for root in command.roots.iter().filter(|_| !command.changes) {
         let probe = root.join(format!(".picktwo-check-{}", std::process::id()));
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         match nix::fcntl::open(&probe, flags, Mode::from_bits_truncate(0o600)) {
@@ -208,6 +227,18 @@ fn view_holds(command: &Command) -> Result<()> {
                     "a file could be made".into(),
                 );
             }
+        }
+    }
+    for path in &command.protected {
+        let stat = nix::sys::statvfs::statvfs(path).map_err(|errno| Error::Open {
+            path: path.display().to_string(),
+            errno,
+        })?;
+        if !stat.flags().contains(nix::sys::statvfs::FsFlags::ST_RDONLY) {
+            return wrong(
+                format!("{} must be read-only", path.display()),
+                "a writable mount".into(),
+            );
         }
     }
     for hidden in &command.hidden {

@@ -10,6 +10,9 @@
 
 mod child;
 mod container;
+mod streams;
+
+pub use streams::unfit;
 
 use crate::container::Rights;
 use crate::container::keeper::{self, Keeper};
@@ -58,12 +61,17 @@ pub struct Command {
     pub filters: Filters,
     /// What it may open by itself, where there is no view: for [`start_in_container`].
     pub rights: Option<Rights>,
+    /// Without granted calls: whether it changes the roots by itself.
+    pub changes: bool,
+    /// Then: what of them is mounted read-only, checked from inside.
+    pub protected: Vec<PathBuf>,
 }
 
 /// The command's system call filters, compiled: the launcher does that while it waits for the view.
 #[derive(Clone, Debug)]
 pub struct Filters {
-    notify: Compiled,
+    /// None where nobody can listen.
+    notify: Option<Compiled>,
     plain: Compiled,
 }
 
@@ -74,8 +82,19 @@ impl Filters {
     /// A table that does not compile.
     pub fn compile(grants: Grants) -> Result<Filters, picktwo_confine::Error> {
         Ok(Filters {
-            notify: Compiled::new(&filters::agent_notify(grants))?,
+            notify: Some(Compiled::new(&filters::agent_notify(grants))?),
             plain: Compiled::new(&filters::agent_plain())?,
+        })
+    }
+
+    /// Compiles the one of a session without granted calls.
+    ///
+    /// # Errors
+    /// A table that does not compile.
+    pub fn compile_without_grants() -> Result<Filters, picktwo_confine::Error> {
+        Ok(Filters {
+            notify: None,
+            plain: Compiled::new(&filters::agent_nested())?,
         })
     }
 
@@ -85,7 +104,7 @@ impl Filters {
     /// A table that does not compile.
     pub fn compile_for_container() -> Result<Filters, picktwo_confine::Error> {
         Ok(Filters {
-            notify: Compiled::new(&filters::agent_notify(Grants::CONTAINER))?,
+            notify: Some(Compiled::new(&filters::agent_notify(Grants::CONTAINER))?),
             plain: Compiled::new(&filters::agent_container())?,
         })
     }
@@ -164,7 +183,7 @@ impl From<picktwo_confine::Error> for Error {
 enum Report {
     /// From the process in between: the command's process exists. Descriptor: its pidfd.
     Cloned { pid: i32 },
-    /// The command's process is locked and checked, and waits. Descriptor: the listener of its granted calls.
+    /// The command's process is locked and checked, and waits. Descriptor: the listener of its granted calls, if it has any.
     Prepared { steps: crate::view::Steps },
     /// A step failed; the process has ended.
     Failed { sentence: String, errno: Option<i32> },
@@ -317,12 +336,12 @@ impl Starting {
         }
     }
 
-    /// Waits until the process is ready to execute. The listener is where its granted calls arrive: somebody must serve them
-    /// before [`Prepared::go`]. A keeper watches from then on.
+    /// Waits until the process is ready to execute. The listener is where its granted calls arrive, if it has any: somebody must serve
+    /// them before [`Prepared::go`]. A keeper watches from then on.
     ///
     /// # Errors
     /// The first step that failed, here or there. The process has been reaped then.
-    pub fn ready(self) -> Result<(Prepared, Listener, Option<Keeper>), Error> {
+    pub fn ready(self) -> Result<(Prepared, Option<Listener>, Option<Keeper>), Error> {
         let mut arrived = Arrived::default();
         let outcome = arrived.collect(&self.channel);
         // It has nothing left to do, whatever happened.
@@ -335,8 +354,8 @@ impl Starting {
                 Ok(()),
                 Arrived {
                     child: Some(child),
-                    listener: Some(listener),
-                    steps,
+                    listener,
+                    steps: Some(steps),
                 },
             ) => {
                 let prepared = Prepared {
@@ -393,14 +412,15 @@ fn keep_and_clone(
 struct Arrived {
     child: Option<Child>,
     listener: Option<Listener>,
-    steps: crate::view::Steps,
+    /// Once it is prepared.
+    steps: Option<crate::view::Steps>,
 }
 
 impl Arrived {
     /// Takes the two reports, which come from two processes in any order.
     fn collect(&mut self, channel: &Channel) -> Result<(), Error> {
         let mut failure = None;
-        while self.child.is_none() || (self.listener.is_none() && failure.is_none()) {
+        while self.child.is_none() || (self.steps.is_none() && failure.is_none()) {
             let mut message = Vec::new();
             let Some(mut fds) = channel.recv(&mut message)? else {
                 break;
@@ -409,7 +429,7 @@ impl Arrived {
                 Ok(Report::Cloned { pid }) => self.child = fds.pop().map(|fd| Child::from_parts(pid, fd)),
                 Ok(Report::Prepared { steps }) => {
                     self.listener = fds.pop().map(Listener::from);
-                    self.steps = steps;
+                    self.steps = Some(steps);
                 }
                 Ok(Report::Failed { sentence, errno }) => {
                     failure = Some(Error::Failed {
@@ -422,7 +442,7 @@ impl Arrived {
         }
         match failure {
             Some(error) => Err(error),
-            None if self.child.is_some() && self.listener.is_some() => Ok(()),
+            None if self.child.is_some() && self.steps.is_some() => Ok(()),
             None => Err(Error::Ended),
         }
     }

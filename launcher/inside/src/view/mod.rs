@@ -19,7 +19,7 @@ pub(crate) use devices::readable_of_sys;
 pub use error::Error;
 pub(crate) use etc::readable as readable_of_etc;
 pub use etc::replaced as replaced_files;
-pub use plan::{BINARY, Base, HOST_NAME, Identity, Inode, Made, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
+pub use plan::{BINARY, Base, Fixed, HOST_NAME, Identity, Inode, Made, Plan, PlanError, ReadOnly, Sizes, TOOLS_SOCKET};
 pub use workspace::{Places, Refused, workspace_check};
 
 use std::fs;
@@ -134,7 +134,7 @@ pub(crate) fn finish(started: Started, plan: &Plan, clock: &mut Clock) -> Result
         tree.file(&file.path, &file.content, 0o644)?;
     }
     if let Some(binary) = &plan.binary {
-        tree.bind_decided(binary, Path::new(BINARY))?;
+        tree.bind_decided(binary, Path::new(BINARY), mounts::SHOWN)?;
     }
     of_the_host(&tree, plan, shown)?;
     clock.step("host");
@@ -216,12 +216,29 @@ fn of_the_host(tree: &Tree, plan: &Plan, mut shown: Vec<PathBuf>) -> Result<(), 
         if visible && !root {
             continue;
         }
-        match tree.bind_decided(what, &what.path) {
+        let shown_as = if root && plan.fixed.is_some() {
+            mounts::WRITABLE
+        } else {
+            mounts::SHOWN
+        };
+        match tree.bind_decided(what, &what.path, shown_as) {
             // A toolchain directory that was removed meanwhile is no reason to refuse a session.
             Err(Error::Source(_, nix::errno::Errno::ENOENT)) if !root => continue,
             other => other?,
         }
         shown.push(what.path.clone());
+    }
+    plan.fixed.as_ref().map_or(Ok(()), |fixed| fix(tree, fixed))
+}
+
+/// Mounts what stays as it is over itself, parents before children.
+fn fix(tree: &Tree, fixed: &Fixed) -> Result<(), Error> {
+    let ways = fixed.ways.iter().map(|way| (way, mounts::WRITABLE));
+    let kept = fixed.kept.iter().map(|kept| (kept, mounts::SHOWN));
+    let mut all: Vec<(&ReadOnly, u64)> = ways.chain(kept).collect();
+    all.sort_by(|a, b| a.0.path.cmp(&b.0.path));
+    for (what, attributes) in all {
+        tree.fix(what, attributes)?;
     }
     Ok(())
 }

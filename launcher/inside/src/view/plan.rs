@@ -142,6 +142,8 @@ pub struct Plan {
     pub home: PathBuf,
     /// The workspace and every other directory that grants may change: read-only in the view, in both modes.
     pub roots: Vec<ReadOnly>,
+    /// Without granted calls in edit mode: the roots are writable in the view, but for these.
+    pub fixed: Option<Fixed>,
     /// Toolchains and what policy adds (see [`super::toolchains`]). System directories are always there.
     pub read_only: Vec<ReadOnly>,
     /// What the launcher wrote.
@@ -161,6 +163,16 @@ pub struct Plan {
     pub tools: bool,
     /// What must never be visible: picktwo's state, configuration and policy.
     pub hidden: Vec<ReadOnly>,
+}
+
+/// What stays as it is in roots that a session changes by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixed {
+    /// Directories that are mounted on themselves, writable: a mount point cannot be renamed or removed.
+    pub ways: Vec<ReadOnly>,
+    /// Files, directories and links that are mounted on themselves, read-only.
+    pub kept: Vec<ReadOnly>,
 }
 
 /// Paths as their bytes: they need not be UTF-8.
@@ -329,6 +341,7 @@ mod tests {
         Plan {
             home: "/home/u".into(),
             roots: vec![ReadOnly::new("/home/u/work")],
+            fixed: None,
             read_only: vec![ReadOnly::new("/opt/tool")],
             files: vec![],
             private_home: "/home/u/.local/state/picktwo/agents/x/home".into(),

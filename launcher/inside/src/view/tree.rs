@@ -174,12 +174,21 @@ impl Tree {
     }
 
     /// Shows a path that the launcher decided on, at `place`.
-    pub(crate) fn bind_decided(&self, what: &ReadOnly, place: &Path) -> Result<(), Error> {
-        let (fd, stat) = open_plain(&what.path)?;
-        if what.inode.is_some_and(|inode| inode != Inode::from(&stat)) {
-            return Err(Error::Changed(what.path.clone()));
-        }
-        self.bind(&fd, &stat, &what.path, place, SHOWN)
+    pub(crate) fn bind_decided(&self, what: &ReadOnly, place: &Path, attributes: u64) -> Result<(), Error> {
+        let (fd, stat) = open_decided(what)?;
+        self.bind(&fd, &stat, &what.path, place, attributes)
+    }
+
+    /// Mounts a part of a root, which may be a link, on itself. Nothing is made for it: the view shows it already.
+    pub(crate) fn fix(&self, what: &ReadOnly, attributes: u64) -> Result<(), Error> {
+        let (fd, _) = open_decided(what)?;
+        let tree = mounts::copy_tree(fd.as_fd()).map_err(|errno| Error::Source(what.path.clone(), errno))?;
+        mounts::set_attributes(tree.as_fd(), attributes, true)
+            .map_err(|errno| Error::ReadOnly(what.path.clone(), errno))?;
+        let (parent, name) = self.parent(&what.path)?;
+        mounts::attach(tree.as_fd(), parent.as_fd(), &name).map_err(|errno| Error::Attach(what.path.clone(), errno))?;
+        self.last.borrow_mut().take_if(|(last, _)| last.starts_with(&what.path));
+        Ok(())
     }
 
     /// Shows a directory of the host writable: the private home.
@@ -265,6 +274,15 @@ impl Tree {
         let stat = fstat(&source).map_err(|errno| Error::Source(cover.into(), errno))?;
         self.bind(&source, &stat, cover, path, INFORMATION)
     }
+}
+
+/// Opens a path of the host that the launcher decided on, if it still is what it was then.
+fn open_decided(what: &ReadOnly) -> Result<(OwnedFd, FileStat), Error> {
+    let (fd, stat) = open_plain(&what.path)?;
+    if what.inode.is_some_and(|inode| inode != Inode::from(&stat)) {
+        return Err(Error::Changed(what.path.clone()));
+    }
+    Ok((fd, stat))
 }
 
 /// Opens a path of the host that has no link in it, or had none when it was decided on.

@@ -117,6 +117,8 @@ enum Tier {
     Full,
     /// Landlock and seccomp with notification
     Container,
+    /// Namespaces, Landlock and seccomp without notification
+    Nested,
 }
 
 impl Tier {
@@ -124,6 +126,7 @@ impl Tier {
         match self {
             Tier::Full => "full",
             Tier::Container => "container",
+            Tier::Nested => "nested",
         }
     }
 }
@@ -238,9 +241,14 @@ fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String>
             Tier::Full
         }
         Some(Tier::Container) => Tier::Container,
+        Some(Tier::Nested) => {
+            tier::nested().map_err(|e| e.to_string())?;
+            Tier::Nested
+        }
         None => match tier::best().map_err(|e| e.to_string())?.tier {
             tier::Tier::Full => Tier::Full,
             tier::Tier::Container => Tier::Container,
+            tier::Tier::Nested => Tier::Nested,
         },
     };
     own::verify(&places, asked, &probes, terminal, &progress)
