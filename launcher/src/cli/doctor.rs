@@ -57,7 +57,8 @@ pub(crate) fn main(args: Args) -> ExitCode {
             Ok(Tier::Full) => "full: namespaces, Landlock, seccomp with granted calls; everything holds".to_owned(),
             Ok(Tier::Container) => "container: Landlock, seccomp with granted calls; no namespaces".to_owned(),
             Ok(Tier::Nested) => {
-                "nested: namespaces, Landlock, seccomp; no granted calls, so read-only sessions without web tools".to_owned()
+                "nested: namespaces, Landlock, seccomp; no granted calls, so read-only sessions without web tools"
+                    .to_owned()
             }
             Err(e) => format!("none: {e}"),
         };

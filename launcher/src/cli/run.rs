@@ -103,7 +103,10 @@ fn greet(id: &str, plan: &Plan) {
     }
     let nested = plan.tier.tier == Tier::Nested;
     if nested {
-        output::say(&format!("no web tools in the nested tier, and the session stays {}", plan.mode));
+        output::say(&format!(
+            "no web tools in the nested tier, and the session stays {}",
+            plan.mode
+        ));
     }
     if nested && plan.mode == Mode::Edit {
         output::say(&"protected paths that exist now are mounted read-only; what appears later is not protected");

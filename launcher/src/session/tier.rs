@@ -1,9 +1,12 @@
 //! What this machine can enforce, and the floor below which nothing starts.
 
+use nix::mount::MsFlags;
 use picktwo_confine::error::Error;
 use picktwo_confine::{filters, process::Exit};
 use picktwo_confine::{landlock, limits, namespace, process, seccomp, sys};
 use picktwo_inside::init;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
 /// How much of the wall the kernel carries here (DESIGN §6): what a session is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -70,6 +73,8 @@ pub(crate) enum Missing {
     Supervised,
     /// The same, and no namespaces either: no tier goes without both. Holds the step and the kernel's reason.
     SupervisedAlone(String),
+    /// Local sockets are refused; holds the kernel's reason.
+    Sockets(&'static str),
     /// seccomp filters or notification do not work here.
     Seccomp(String),
 }
@@ -102,6 +107,10 @@ impl std::fmt::Display for Missing {
                 "a supervisor of system calls is listening already (picktwo inside picktwo, or a container runtime that uses \
                  seccomp notification), and the nested tier, which goes without one, needs user namespaces, which are refused here \
                  ({why}): start picktwo outside of it"
+            ),
+            Self::Sockets(why) => write!(
+                f,
+                "picktwo needs local sockets, which are refused here ({why}), as another sandbox does it: start picktwo outside of it"
             ),
             Self::Seccomp(why) => write!(
                 f,
@@ -174,7 +183,11 @@ pub(crate) fn choose<T>(
     if asked == Some(Tier::Container) {
         return Ok((chosen(Tier::Container, None), None));
     }
-    let tried = if has_other_modules() { namespaces() } else { Ok(()) };
+    let tried = if has_other_modules() || is_proc_covered() {
+        namespaces()
+    } else {
+        Ok(())
+    };
     let missing = match tried.map(|()| start()) {
         Err(missing) => missing,
         Ok(Err(init::Error::Confine(error @ Error::Fork { .. }))) => refused(&error),
@@ -212,6 +225,33 @@ fn has_other_modules() -> bool {
     says("/sys/module/apparmor/parameters/enabled", b'Y') || says("/sys/fs/selinux/enforce", b'1')
 }
 
+/// Whether something is mounted in `/proc`, as container runtimes do: then the kernel may refuse a new one.
+fn is_proc_covered() -> bool {
+    let mount = |path: &str| {
+        let object = landlock::open_object(Path::new(path)).ok()?;
+        sys::mount_id(object.as_fd()).ok()
+    };
+    let own = mount("/proc");
+    let often = [
+        "/proc/sys",
+        "/proc/kcore",
+        "/proc/keys",
+        "/proc/sysrq-trigger",
+        "/proc/bus",
+        "/proc/acpi",
+    ];
+    often.iter().filter_map(|path| mount(path)).any(|id| Some(id) != own)
+}
+
+/// Local sockets are how picktwo is steered. Sandboxes that refuse them by number are found out here.
+fn sockets() -> Result<(), Missing> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
+    socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+        // Without a name the kernel chooses one that nobody asks for.
+        .and_then(|fd| bind(fd.as_raw_fd(), &UnixAddr::new_unnamed()))
+        .map_err(|errno| Missing::Sockets(errno.desc()))
+}
+
 fn refused(error: &Error) -> Missing {
     Missing::Namespaces(
         error
@@ -232,6 +272,7 @@ pub(crate) struct Facts {
 /// # Errors
 /// What is missing.
 pub(crate) fn floor() -> Result<Facts, Missing> {
+    sockets()?;
     match landlock::abi() {
         Ok(found) if found >= landlock::FLOOR => Ok(Facts { landlock: found }),
         Ok(found) => Err(Missing::LandlockOld {
@@ -283,11 +324,12 @@ pub(crate) fn best() -> Result<Choice, Missing> {
 }
 
 /// Step of the namespace trial that failed, as the child's exit code.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     "writing the id map",
     "changing a mount",
     "bringing up the loopback interface",
     "naming the host",
+    "mounting a new /proc",
 ];
 
 fn namespaces() -> Result<(), Missing> {
@@ -305,6 +347,10 @@ fn namespaces() -> Result<(), Missing> {
         }
         if namespace::set_host_name("picktwo").is_err() {
             return 4;
+        }
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        if nix::mount::mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).is_err() {
+            return 5;
         }
         0
     })

@@ -4,13 +4,15 @@
 use super::{Expected, Place, Probe};
 use nix::errno::Errno::{self, EACCES, ENOENT, EPERM, EROFS, ESRCH};
 
-/// The answer there.
+/// The answer in another tier than the full one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InContainer {
+pub enum InTier {
     /// This must come of it.
     Expected(Expected),
     /// It may get through: what it learns is not hidden there. Holds what that is.
     Weaker(&'static str),
+    /// It may get through and change what it aims at: nothing guards that there. Holds why.
+    Open(&'static str),
 }
 
 const REFUSED: Expected = Expected::Errno(&[EACCES]);
@@ -54,24 +56,24 @@ const OUTSIDE: &[&str] = &["change.hidden-", "daemon.", "read.", "shared.", "soc
 
 impl Probe {
     /// What must come of it at a place of a session without namespaces; none: it is not tried there.
-    pub fn expected_in_container(&self, place: Place) -> Option<InContainer> {
+    pub fn expected_in_container(&self, place: Place) -> Option<InTier> {
         let full = self.expected(place)?;
         if !matches!(place, Place::ReadOnly | Place::Edit) {
-            return Some(InContainer::Expected(full));
+            return Some(InTier::Expected(full));
         }
         if WEAKER.contains(&self.id) {
-            return Some(InContainer::Weaker(EXISTS));
+            return Some(InTier::Weaker(EXISTS));
         }
         if let Some((_, own)) = OWN.iter().find(|(id, _)| *id == self.id) {
-            return Some(InContainer::Expected(*own));
+            return Some(InTier::Expected(*own));
         }
         let only = |errnos: &[Errno], one: Errno| errnos.contains(&one);
         let Expected::Errno(errnos) = full else {
-            return Some(InContainer::Expected(full));
+            return Some(InTier::Expected(full));
         };
         // What is absent from the environment is absent there, too.
         let outside = OUTSIDE.iter().any(|group| self.id.starts_with(group)) && !self.id.starts_with("read.variable-");
-        Some(InContainer::Expected(match self.class() {
+        Some(InTier::Expected(match self.class() {
             _ if outside && errnos.iter().all(|errno| [ENOENT, EROFS].contains(errno)) => REFUSED,
             "ipc" if only(errnos, ENOENT) => Expected::Errno(&[EPERM]),
             "process" if only(errnos, ESRCH) => Expected::Errno(&[EPERM]),

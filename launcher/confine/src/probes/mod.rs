@@ -11,6 +11,7 @@ mod daemons;
 mod ipc;
 mod kernel;
 mod namespaces;
+mod nested;
 mod network;
 mod processes;
 mod protected;
@@ -23,7 +24,7 @@ mod surface;
 mod terminal;
 mod trial;
 
-pub use container::InContainer;
+pub use container::InTier;
 pub use setting::Setting;
 pub use trial::{Outcome, Surroundings, Trial};
 

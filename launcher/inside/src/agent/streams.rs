@@ -3,7 +3,9 @@
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::socket::{AddressFamily, SockType, SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockType, SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt,
+};
 use nix::sys::stat::{Mode, SFlag, fstat, stat};
 use nix::sys::statfs::{FsType, fstatfs};
 use picktwo_confine::{Error, Result, sys};

@@ -69,6 +69,15 @@ pub(super) struct Judgement {
     pub(super) findings: Vec<Finding>,
 }
 
+/// What a tier does not do.
+#[derive(Clone, Copy)]
+pub(super) struct Weaker {
+    /// As a sentence without its end.
+    pub(super) what: &'static str,
+    /// Whether that shows outside.
+    pub(super) changes: bool,
+}
+
 /// One probe at one place.
 pub(super) struct Finding {
     /// What was tried.
@@ -85,15 +94,15 @@ pub(super) struct Finding {
     pub(super) effect: Option<String>,
     /// What became of it bare.
     pub(super) control: Control,
-    /// What it learns that the tier does not hide, if that is so: then it is not counted.
-    pub(super) weaker: Option<&'static str>,
+    /// What it learns that the tier does not hide, or changes that it does not guard: then it is not counted.
+    pub(super) weaker: Option<Weaker>,
 }
 
 impl Finding {
     /// The judgement.
     pub(super) fn verdict(&self) -> Verdict {
         let effect = self.effect.is_some();
-        if self.weaker.is_some() && !effect {
+        if self.weaker.is_some_and(|weaker| weaker.changes || !effect) {
             return Verdict::Inapplicable;
         }
         match self.rule {
@@ -105,7 +114,7 @@ impl Finding {
     /// Why it is not counted.
     pub(super) fn reason(&self) -> Option<String> {
         if let Some(weaker) = self.weaker {
-            return Some(format!("not enforced in this tier: {weaker}"));
+            return Some(format!("not enforced in this tier: {}", weaker.what));
         }
         match (&self.control, self.verdict()) {
             (Control::Failed(bare), Verdict::Inapplicable) => Some(inapplicable(bare)),

@@ -231,7 +231,7 @@ fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String>
         return foreign::judge(&args.command, args.mode.map(Mode::place), &probes, terminal, &progress)
             .map_err(|e| e.to_string());
     }
-    let places = Role::places(args.role, args.mode);
+    let mut places = Role::places(args.role, args.mode);
     if places.is_empty() {
         return Err("--mode is the agent's: leave it out, or name --role agent".to_owned());
     }
@@ -251,6 +251,13 @@ fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String>
             tier::Tier::Nested => Tier::Nested,
         },
     };
+    if asked == Tier::Nested {
+        // They cannot start where another supervisor listens, and no session of that tier has them.
+        places.retain(|place| !matches!(place, Place::Retriever | Place::OutsideWeb));
+    }
+    if places.is_empty() {
+        return Err("sessions of the nested tier have no web tools, and so no such process".to_owned());
+    }
     own::verify(&places, asked, &probes, terminal, &progress)
 }
 

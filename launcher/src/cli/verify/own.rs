@@ -2,7 +2,7 @@
 
 use super::Tier;
 use super::base::Base;
-use super::judge::{Finding, Got, Judgement, Rule};
+use super::judge::{Finding, Got, Judgement, Rule, Weaker};
 use super::objects::Objects;
 use super::progress::Progress;
 use super::session;
@@ -10,7 +10,7 @@ use super::stage::{Layout, Stage};
 use super::terminal::Terminal;
 use crate::session::judged;
 use picktwo_confine::Errno;
-use picktwo_confine::probes::{Expected, InContainer, Outcome, Place, Probe, SETTING_MARK};
+use picktwo_confine::probes::{Expected, InTier, Outcome, Place, Probe, SETTING_MARK};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -53,10 +53,17 @@ pub(super) fn verify(
             let (Some(full), Some(control)) = (probe.expected(place), controls.get(probe.id)) else {
                 continue;
             };
-            let (expected, weaker) = match probe.expected_in_container(place) {
-                Some(InContainer::Expected(expected)) if tier == Tier::Container => (expected, None),
-                Some(InContainer::Weaker(what)) if tier == Tier::Container => (full, Some(what)),
-                _ => (full, None),
+            let in_tier = match tier {
+                Tier::Full => None,
+                Tier::Container => probe.expected_in_container(place),
+                Tier::Nested => probe.expected_in_nested(place),
+            };
+            let weaker = |what, changes| (full, Some(Weaker { what, changes }));
+            let (expected, weaker) = match in_tier {
+                Some(InTier::Expected(expected)) => (expected, None),
+                Some(InTier::Weaker(what)) => weaker(what, false),
+                Some(InTier::Open(what)) => weaker(what, true),
+                None => (full, None),
             };
             findings.push(Finding {
                 probe,
