@@ -453,6 +453,60 @@ fn in_codex_sandbox_it_refuses_with_the_reason() {
     );
 }
 
+/// picktwo where the kernel says that it has at most this Landlock ABI.
+fn capped(scene: &Scene, abi: u32, words: &[&str]) -> Finished {
+    let program = scene.root().join("hostile/landlock_abi.py");
+    scene.write(&program, include_str!("hostile/landlock_abi.py")).unwrap();
+    let mut command = scene.command("python3");
+    command.arg(&program).arg(abi.to_string());
+    command.arg(scene.root().join("bin/picktwo")).args(words);
+    run::run(command, LIMIT).unwrap()
+}
+
+#[test]
+fn an_older_landlock_is_below_every_tier() {
+    let scene = scene();
+    for abi in [1, 4, 5] {
+        for tier in ["full", "container", "nested"] {
+            let finished = capped(&scene, abi, &["run", "--tier", tier, "--", "true"]);
+            refused(&finished, "picktwo needs Landlock ABI 6 (Linux 6.12 or newer)");
+            assert!(
+                finished.stderr.contains(&format!("this kernel has ABI {abi}")),
+                "{}",
+                finished.all()
+            );
+        }
+        let doctor = capped(&scene, abi, &["doctor", "--json"]);
+        assert_eq!(doctor.code(), 125, "{}", doctor.all());
+        assert!(doctor.stdout.contains("\"landlock_floor\": 6"), "{}", doctor.all());
+        refused(&capped(&scene, abi, &["fetch", "https://docs.rs"]), "Landlock ABI");
+    }
+    assert!(!scene.state().join("sessions").exists());
+}
+
+#[test]
+fn at_the_floor_every_tier_holds() {
+    let scene = scene();
+    let script = "echo x > made; cat /proc/1/environ; kill -0 $PPID; echo in";
+    for tier in ["full", "container", "nested"] {
+        let finished = capped(&scene, 6, &["run", "--tier", tier, "--", "sh", "-c", script]);
+        assert_eq!(
+            (finished.code(), finished.stdout.as_str()),
+            (0, "in\n"),
+            "{tier}: {}",
+            finished.all()
+        );
+        assert!(!scene.work().join("made").exists());
+    }
+    let doctor = capped(&scene, 6, &["doctor", "--json"]);
+    let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
+    assert_eq!(
+        (&doctor["landlock"], &doctor["tier"]),
+        (&6.into(), &"full".into()),
+        "{doctor}"
+    );
+}
+
 #[test]
 fn verify_judges_the_tier() {
     let scene = scene();

@@ -15,7 +15,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The Landlock ABI that the full tier needs: 6 has the scopes of signals and abstract sockets (Linux 6.12).
+/// The Landlock ABI that every tier needs: 6 has the scopes of signals and abstract sockets (Linux 6.12), which the processes of the
+/// network's side and the container tier's keeper rely on (docs/decisions/0011).
 pub const FLOOR: u32 = 6;
 /// The newest ABI whose rights are used where the kernel has them. ABI 10 (UDP) is not: sessions send datagrams on their own
 /// loopback and the resolver to its servers, which its rights by port cannot tell apart; network namespaces, seccomp and granted

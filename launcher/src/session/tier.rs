@@ -89,7 +89,8 @@ impl std::fmt::Display for Missing {
             ),
             Self::LandlockOld { found, needed } => write!(
                 f,
-                "picktwo needs Landlock ABI {needed} (Linux 6.12 or newer), this kernel has ABI {found}: use a newer kernel"
+                "picktwo needs Landlock ABI {needed} (Linux 6.12 or newer), this kernel has ABI {found}, which keeps no signals \
+                 inside: use a newer kernel (Ubuntu 24.04: `apt install linux-generic-hwe-24.04`)"
             ),
             Self::Namespaces(why) => write!(
                 f,

@@ -240,6 +240,7 @@ fn every_reason_is_given() {
     for filter in [
         agent_plain(),
         agent_container(),
+        agent_nested(),
         agent_notify(Grants::ALL),
         agent_notify(Grants::CONTAINER),
         retriever_notify(),
@@ -264,6 +265,7 @@ fn no_rule_is_redundant() {
     for filter in [
         agent_plain(),
         agent_container(),
+        agent_nested(),
         agent_notify(Grants::ALL),
         agent_notify(Grants::CONTAINER),
         retriever_notify(),

@@ -60,6 +60,7 @@ fn all_filters() -> Vec<Filter> {
     }));
     all.push(filters::agent_notify(Grants::CONTAINER));
     all.push(filters::agent_container());
+    all.push(filters::agent_nested());
     all.push(filters::retriever_notify());
     all
 }
