@@ -144,6 +144,15 @@ fn the_tier_is_told_and_others_are_refused() {
             "is listening already",
         );
     }
+    // Only the person's own word opens what cannot be closed again.
+    scene.policy("version = 1\nmode = \"edit\"\n").unwrap();
+    let session = supervised(&scene, &shell(&[], "echo x > made"));
+    assert!(
+        session.stderr.contains("the session stays read-only"),
+        "{}",
+        session.all()
+    );
+    assert!(!scene.work().join("made").exists());
     let doctor = supervised(&scene, &["doctor", "--json"]);
     assert_eq!(doctor.code(), 0, "{}", doctor.all());
     let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
@@ -163,6 +172,15 @@ fn the_tier_is_told_and_others_are_refused() {
         .unwrap();
     let audit = fs::read_to_string(session.path().join("audit.jsonl")).unwrap();
     assert!(audit.contains("\"tier\":\"nested\""), "{audit}");
+
+    refused(
+        &supervised(&scene, &["demo"]),
+        "scenarios use granted changes and the web tools",
+    );
+    refused(
+        &supervised(&scene, &["fetch", "https://docs.rs"]),
+        "is listening already",
+    );
 
     let ordinary = run::run(scene.picktwo(["run", "--", "true"]), LIMIT).unwrap();
     assert!(!ordinary.stderr.contains("nested"), "{}", ordinary.all());

@@ -157,7 +157,9 @@ impl Plan {
             .any(|c| name == Some(OsStr::new(&c.value)));
         let profiled = wish.profile.is_some() || own;
         enforceable(&policy)?;
-        let mode = if wish.edit || policy.mode.value == picktwo_policies::model::Mode::Edit {
+        // What a policy opens could not be closed again there: it takes the person's word, each time.
+        let by_policy = policy.mode.value == picktwo_policies::model::Mode::Edit && tier.tier != Tier::Nested;
+        let mode = if wish.edit || by_policy {
             Mode::Edit
         } else {
             Mode::ReadOnly

@@ -284,6 +284,18 @@ pub(crate) fn floor() -> Result<Facts, Missing> {
     }
 }
 
+/// Checks what a retrieval outside of a session needs.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn retrieval() -> Result<(), Missing> {
+    floor()?;
+    if supervised()? {
+        return Err(Missing::Supervised);
+    }
+    Ok(())
+}
+
 /// Tries everything that the full tier needs, in children that end at once.
 ///
 /// # Errors
