@@ -3,7 +3,7 @@
 use super::catalogue;
 use super::judge;
 use crate::cli::output::table;
-use picktwo_confine::probes::{self, Control, InContainer, Place, Probe};
+use picktwo_confine::probes::{self, Control, InTier, Place, Probe};
 use serde_json::{Value, json};
 
 /// All attempts.
@@ -51,11 +51,15 @@ pub(super) fn one(id: &str, as_json: bool) -> Result<String, String> {
         }
     }
     text.push_str("\nIn picktwo it must answer:\n");
-    let mut rows = vec![["  role", "full tier", "container tier"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["  role", "full tier", "container tier", "nested tier"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     rows.extend(
         answers(probe)
             .into_iter()
-            .map(|(place, full, container)| vec![format!("  {place}"), told(&full), told(&container)]),
+            .map(|(place, tiers)| [vec![format!("  {place}")], tiers.iter().map(|t| told(t)).collect()].concat()),
     );
     text.push_str(&table(&rows));
     Ok(text)
@@ -80,8 +84,8 @@ fn unknown(id: &str) -> String {
     }
 }
 
-/// Who is to get what, in the full and in the container tier.
-fn answers(probe: &Probe) -> Vec<(String, Vec<String>, Vec<String>)> {
+/// Who is to get what, in each tier: full, container, nested.
+fn answers(probe: &Probe) -> Vec<(String, [Vec<String>; 3])> {
     Place::ALL
         .into_iter()
         .filter_map(|place| {
@@ -89,16 +93,29 @@ fn answers(probe: &Probe) -> Vec<(String, Vec<String>, Vec<String>)> {
                 Some(mode) => format!("{}, {mode}", place.role()),
                 None => place.role().to_owned(),
             };
-            Some((name, judge::wanted(probe.expected(place)?), in_container(probe, place)?))
+            let full = judge::wanted(probe.expected(place)?);
+            Some((name, [full, in_container(probe, place)?, in_nested(probe, place)?]))
         })
         .collect()
 }
 
 fn in_container(probe: &Probe, place: Place) -> Option<Vec<String>> {
-    Some(match probe.expected_in_container(place)? {
-        InContainer::Expected(expected) => judge::wanted(expected),
-        InContainer::Weaker(why) => vec![format!("not hidden: {why}")],
-    })
+    probe.expected_in_container(place).map(in_tier)
+}
+
+fn in_nested(probe: &Probe, place: Place) -> Option<Vec<String>> {
+    if matches!(place, Place::Retriever | Place::OutsideWeb) {
+        return Some(vec!["no such process".to_owned()]);
+    }
+    probe.expected_in_nested(place).map(in_tier)
+}
+
+fn in_tier(answer: InTier) -> Vec<String> {
+    match answer {
+        InTier::Expected(expected) => judge::wanted(expected),
+        InTier::Weaker(why) => vec![format!("not hidden: {why}")],
+        InTier::Open(why) => vec![format!("not guarded: {why}")],
+    }
 }
 
 fn value(probe: &'static Probe) -> Value {
@@ -118,8 +135,14 @@ fn value(probe: &'static Probe) -> Value {
         .into_iter()
         .filter_map(|place| {
             let wanted = judge::wanted(probe.expected(place)?);
-            let container = in_container(probe, place)?;
-            Some(json!({"role": place.role(), "mode": place.mode(), "answers": wanted, "container": container}))
+            let (container, nested) = (in_container(probe, place)?, in_nested(probe, place)?);
+            Some(json!({
+                "role": place.role(),
+                "mode": place.mode(),
+                "answers": wanted,
+                "container": container,
+                "nested": nested,
+            }))
         })
         .collect();
     json!({
