@@ -1,8 +1,9 @@
 //! picktwo where others confine already: below another supervisor of system calls, in itself, in bubblewrap and in Codex's sandbox. It
 //! starts in the right tier or refuses with the reason, and what a session without granted calls does without is said.
 
+mod around;
+
 use picktwo_tests::{
-    agents::Install,
     http,
     report::not_run,
     run::{self, Finished, wait_until},
@@ -10,7 +11,10 @@ use picktwo_tests::{
 };
 use std::{
     fs,
-    os::unix::{fs::symlink, net::UnixListener},
+    os::unix::{
+        fs::{MetadataExt as _, symlink},
+        net::UnixListener,
+    },
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -209,6 +213,31 @@ fn files_are_no_standard_streams_there() {
 }
 
 #[test]
+fn terminals_keep_their_modes_there() {
+    let scene = scene();
+    let attempt = "import os\nfor fd in (0, 1, 2):\n  try: os.fchmod(fd, 0o620); print('changed')\n  except OSError as e: print(e.errno)";
+    scene.write("attempt.py", attempt).unwrap();
+    let on_terminal = |command: &str| {
+        let mut script = scene.command("script");
+        script.args(["-qec", command, "/dev/null"]);
+        run::run(script, LIMIT).unwrap()
+    };
+    let bare = on_terminal("python3 attempt.py");
+    if bare.stdout.matches("changed").count() != 3 {
+        return not_run(
+            "nested::terminals_keep_their_modes_there",
+            "`script` gives no terminal here",
+        );
+    }
+    let run = below(&scene, &["supervised"], &["run", "--", "python3", "attempt.py"]);
+    let words: Vec<_> = std::iter::once(run.get_program()).chain(run.get_args()).collect();
+    let words: Vec<_> = words.iter().map(|w| w.to_str().unwrap()).collect();
+    let inside = on_terminal(&words.join(" "));
+    assert_eq!(inside.stdout.matches("30\r\n").count(), 3, "{}", inside.all());
+    assert!(!inside.stdout.contains("changed"), "{}", inside.all());
+}
+
+#[test]
 fn edit_sessions_keep_what_is_protected_and_exists() {
     let scene = scene();
     for (path, text) in [
@@ -345,184 +374,37 @@ fn what_a_session_leaves_ends_with_it() {
 }
 
 #[test]
-fn neither_supervisor_nor_namespaces_is_no_tier() {
-    let scene = scene();
-    let run = |words: &[&str]| run::run(below(&scene, &["no_namespaces", "supervised"], words), LIMIT).unwrap();
-    refused(
-        &run(&["run", "--", "true"]),
-        "and the nested tier, which goes without one, needs user namespaces",
-    );
-    refused(
-        &run(&["run", "--tier", "container", "--", "true"]),
-        "is listening already",
-    );
-    refused(&run(&["run", "--tier", "nested", "--", "true"]), "user namespaces");
-    assert_eq!(run(&["doctor"]).code(), 125);
-}
-
-#[test]
-fn in_itself_it_refuses() {
-    let scene = scene();
-    let binary = scene.root().join("bin/picktwo");
-    for tier in ["full", "container", "nested"] {
-        let script = format!("exec {} run -- true", binary.display());
-        let words = [
-            "run",
-            "--tier",
-            tier,
-            "--ro",
-            binary.to_str().unwrap(),
-            "--",
-            "sh",
-            "-c",
-            &script,
-        ];
-        let finished = run::run(scene.picktwo(words), LIMIT).unwrap();
-        assert_eq!(finished.code(), 125, "{tier}: {}", finished.all());
-        assert!(
-            finished.stderr.contains("this is inside a session"),
-            "{tier}: {}",
-            finished.all()
-        );
+fn a_session_of_roots_is_as_closed_there() {
+    let name = "nested::a_session_of_roots_is_as_closed_there";
+    if !nix::unistd::getuid().is_root() {
+        return not_run(name, "the tests do not run as root");
     }
-}
-
-#[test]
-fn in_bubblewrap_it_takes_the_best_tier_that_is_there() {
-    let scene = scene();
-    let root = scene.root().to_str().unwrap().to_owned();
-    let picktwo = format!("{root}/bin/picktwo");
-    let common = [
-        "--ro-bind",
-        "/",
-        "/",
-        "--dev",
-        "/dev",
-        "--proc",
-        "/proc",
-        "--tmpfs",
-        "/tmp",
-        "--bind",
-        &root,
-        &root,
-    ];
-    let script = "echo x > made; echo in; exit 3";
-    let cases: [(&[&str], &[&str]); 3] = [
-        (&[], &["full", "container"]),
-        (&["--unshare-all"], &["full", "container"]),
-        (&["--unshare-user", "--disable-userns"], &["container"]),
-    ];
-    for (options, tiers) in cases {
-        let mut trial = scene.command("bwrap");
-        trial.args(options).args(common).arg("true");
-        if !run::run(trial, LIMIT).is_ok_and(|f| f.code() == 0) {
-            not_run("nested::in_bubblewrap", "bubblewrap does not work here");
-            return;
-        }
-        let mut command = scene.command("sh");
-        command.args(["-c", "exec \"$@\" 3>&1", "sh", "bwrap"]);
-        command.args(options).args(common);
-        command.args([&picktwo, "run", "--json-status", "3", "--", "sh", "-c", script]);
-        let finished = run::run(command, LIMIT).unwrap();
-        assert_eq!(finished.code(), 3, "{options:?}: {}", finished.all());
-        assert!(finished.stdout.contains("in\n"), "{}", finished.all());
-        assert!(!scene.work().join("made").exists());
-        let started: serde_json::Value = serde_json::from_str(finished.stdout.lines().next().unwrap()).unwrap();
-        let tier = started["tier"].as_str().unwrap();
-        assert!(tiers.contains(&tier), "{options:?}: {}", finished.all());
-        assert_eq!(
-            tier == "full",
-            !finished.stderr.contains("container tier, since"),
-            "{}",
-            finished.all()
-        );
-    }
-}
-
-#[test]
-fn in_codex_sandbox_it_refuses_with_the_reason() {
-    let name = "nested::in_codex_sandbox";
-    let install = match Install::find() {
-        Ok(install) => install,
-        Err(why) => return not_run(name, &why),
-    };
-    let scene = scene();
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", install.bin().display());
-    let sandboxed = |words: &[&str]| {
-        let mut command = scene.command("codex");
-        command
-            .env("PATH", &path)
-            .args(["sandbox", "-c", "sandbox_mode=\"workspace-write\"", "--"])
-            .args(words);
-        run::run(command, LIMIT).unwrap()
-    };
-    if sandboxed(&["true"]).code() != 0 {
-        return not_run(name, "Codex's sandbox does not start here");
-    }
-    let picktwo = scene.root().join("bin/picktwo");
-    let finished = sandboxed(&[picktwo.to_str().unwrap(), "run", "--", "true"]);
-    assert_eq!(finished.code(), 125, "{}", finished.all());
-    assert!(
-        finished
-            .stderr
-            .contains("picktwo needs local sockets, which are refused here"),
-        "{}",
-        finished.all()
-    );
-}
-
-/// picktwo where the kernel says that it has at most this Landlock ABI.
-fn capped(scene: &Scene, abi: u32, words: &[&str]) -> Finished {
-    let program = scene.root().join("hostile/landlock_abi.py");
-    scene.write(&program, include_str!("hostile/landlock_abi.py")).unwrap();
-    let mut command = scene.command("python3");
-    command.arg(&program).arg(abi.to_string());
-    command.arg(scene.root().join("bin/picktwo")).args(words);
-    run::run(command, LIMIT).unwrap()
-}
-
-#[test]
-fn an_older_landlock_is_below_every_tier() {
-    let scene = scene();
-    for abi in [1, 4, 5] {
-        for tier in ["full", "container", "nested"] {
-            let finished = capped(&scene, abi, &["run", "--tier", tier, "--", "true"]);
-            refused(&finished, "picktwo needs Landlock ABI 6 (Linux 6.12 or newer)");
-            assert!(
-                finished.stderr.contains(&format!("this kernel has ABI {abi}")),
-                "{}",
-                finished.all()
-            );
-        }
-        let doctor = capped(&scene, abi, &["doctor", "--json"]);
-        assert_eq!(doctor.code(), 125, "{}", doctor.all());
-        assert!(doctor.stdout.contains("\"landlock_floor\": 6"), "{}", doctor.all());
-        refused(&capped(&scene, abi, &["fetch", "https://docs.rs"]), "Landlock ABI");
-    }
-    assert!(!scene.state().join("sessions").exists());
-}
-
-#[test]
-fn at_the_floor_every_tier_holds() {
-    let scene = scene();
-    let script = "echo x > made; cat /proc/1/environ; kill -0 $PPID; echo in";
-    for tier in ["full", "container", "nested"] {
-        let finished = capped(&scene, 6, &["run", "--tier", tier, "--", "sh", "-c", script]);
-        assert_eq!(
-            (finished.code(), finished.stdout.as_str()),
-            (0, "in\n"),
-            "{tier}: {}",
-            finished.all()
-        );
-        assert!(!scene.work().join("made").exists());
-    }
-    let doctor = capped(&scene, 6, &["doctor", "--json"]);
-    let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
-    assert_eq!(
-        (&doctor["landlock"], &doctor["tier"]),
-        (&6.into(), &"full".into()),
-        "{doctor}"
-    );
+    let base = std::env::temp_dir().join(format!("picktwo-nested-root-{}", std::process::id()));
+    fs::create_dir_all(base.join("work")).unwrap();
+    let mode = || fs::metadata("/dev/null").unwrap().mode();
+    let before = mode();
+    let script = "
+        for f in /etc/shadow /root/.bashrc /proc/kcore /proc/kmsg /dev/mem; do cat $f && echo \"read $f\"; done
+        for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger made; do echo x > $f && echo \"wrote $f\"; done
+        chmod 600 /dev/null && echo changed; chmod 600 /proc/self/fd/0 && echo changed
+        mount -t tmpfs none /tmp && echo mounted; unshare -U true && echo namespace; kill -9 1 && sleep 1; echo end";
+    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"));
+    let mut command = Command::new(built.with_file_name("examples").join("supervised"));
+    command
+        .arg(built)
+        .args(shell(&[], script))
+        .env("HOME", &base)
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .current_dir(base.join("work"))
+        .stdin(std::process::Stdio::null());
+    let output = command.output().unwrap();
+    let left = fs::read_dir(base.join("work")).unwrap().count();
+    fs::remove_dir_all(&base).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "end\n", "{said}");
+    assert!(said.contains("nested tier, since"), "{said}");
+    assert_eq!((mode(), left), (before, 0));
 }
 
 #[test]
