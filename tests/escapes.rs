@@ -160,3 +160,108 @@ fn a_protected_place_is_no_workspace() {
         );
     }
 }
+
+/// What the person gives as input lies on a mount of the host: its content may be read, and nothing about it changed.
+#[test]
+fn nothing_about_a_standard_descriptor_is_changed() {
+    let scene = scene();
+    let given = scene.home().join("given");
+    let script = "chmod 777 /dev/stdin; touch -d 2001-01-01 /dev/stdin; chmod 777 /proc/self/fd/0; cat";
+    let state = || {
+        let meta = fs::metadata(&given).unwrap();
+        (meta.mode() & 0o7777, meta.mtime())
+    };
+    let with_input = |mut command: std::process::Command| {
+        command.stdin(fs::File::open(&given).unwrap());
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for mode in [&[][..], &["--edit"]] {
+        scene.write(&given, "content\n").unwrap();
+        fs::set_permissions(&given, fs::Permissions::from_mode(0o644)).unwrap();
+        let before = state();
+        let words = [&["run"][..], mode, &["--", "sh", "-c", script]].concat();
+        assert_eq!(with_input(scene.picktwo(words)), "content\n");
+        assert_eq!(state(), before, "{mode:?}");
+    }
+    let mut control = scene.command("sh");
+    control.args(["-c", script]);
+    with_input(control);
+    assert_eq!(state().0, 0o777);
+    assert!(state().1 < 1_000_000_000);
+}
+
+#[test]
+fn a_directory_is_no_standard_descriptor() {
+    let scene = scene();
+    let mut command = scene.picktwo(["run", "--", "true"]);
+    command.stdin(fs::File::open(scene.root()).unwrap());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is a directory or a disk"));
+}
+
+/// A link of /proc that is another process's, or another thread's, leads to the granted descriptor and its writable mount.
+#[test]
+fn no_link_of_proc_makes_a_set_id_program() {
+    let scene = scene();
+    let script =
+        "exec 5>made; chmod 4755 /proc/$$/fd/5; chmod 4755 /proc/$$/task/$$/fd/5; chmod 4755 made; chmod 700 made";
+    assert_eq!(edit(&scene, script).code(), 0);
+    let mode = || fs::metadata(scene.work().join("made")).unwrap().mode() & 0o7777;
+    assert_eq!(mode(), 0o700);
+    let script = "exec 5>made; chmod 4755 /proc/$$/task/$$/fd/5";
+    assert_eq!(bare(&scene, script).code(), 0);
+    assert_eq!(mode(), 0o4755);
+}
+
+/// The private home is shared by the sessions of one agent in one workspace: a descriptor of one in edit mode must not reach another.
+#[test]
+fn a_socket_of_another_session_is_not_reached_through_the_shared_home() {
+    let scene = scene();
+    let python = "/usr/bin/python3";
+    if !Path::new(python).exists() {
+        return picktwo_tests::report::not_run("escapes::a_socket_of_another_session", "python3 is not installed");
+    }
+    let serve = "import os, socket, sys\n\
+        s = socket.socket(socket.AF_UNIX); os.chdir(os.path.expanduser('~'))\n\
+        os.path.exists('door') and os.unlink('door')\n\
+        s.bind('door'); s.listen(); print('listening', flush=True)\n\
+        s.settimeout(20); s.accept()";
+    let knock = "import os, socket\n\
+        s = socket.socket(socket.AF_UNIX); os.chdir(os.path.expanduser('~'))\n\
+        try: s.connect('door'); print('reached')\n\
+        except OSError as e: print(e.errno)";
+    let listening = |command| {
+        let running = picktwo_tests::run::start(command, b"").unwrap();
+        assert!(picktwo_tests::run::wait_until(LIMIT, || running
+            .stdout()
+            .contains("listening")));
+        running
+    };
+    let first = listening(scene.picktwo(["run", "--edit", "--", python, "-c", serve]));
+    let finished = scene.run(["run", "--", python, "-c", knock], LIMIT).unwrap();
+    assert_eq!(
+        finished.stdout.trim(),
+        (nix::libc::EACCES).to_string(),
+        "{}",
+        finished.all()
+    );
+    drop(first);
+    // The session's own, and without picktwo: both are reached.
+    let own = format!(
+        "{}\nimport threading\n",
+        serve.replace("s.settimeout(20); s.accept()", "")
+    ) + &knock.replace("s = ", "c = ").replace("s.connect", "c.connect");
+    let finished = scene.run(["run", "--", python, "-c", &own], LIMIT).unwrap();
+    assert!(finished.stdout.contains("reached"), "{}", finished.all());
+    let mut control = scene.command(python);
+    control.args(["-c", serve]);
+    let _control = listening(control);
+    let mut knocking = scene.command(python);
+    knocking.args(["-c", knock]);
+    assert_eq!(
+        picktwo_tests::run::run(knocking, LIMIT).unwrap().stdout.trim(),
+        "reached"
+    );
+}
