@@ -3,7 +3,7 @@
 
 use nix::unistd::Uid;
 use picktwo_tests::{
-    report::not_run,
+    report::{needs_root, unavailable},
     run::{self, Finished},
     scene::{Scene, container},
 };
@@ -169,7 +169,7 @@ fn processes_without_namespaces() {
     assert!((30..=most).contains(&number), "{number}");
     let doctor = run::run(Own::new(&scene).picktwo(&scene, &["doctor", "--json"]), LIMIT).unwrap();
     if !doctor.stdout.contains("\"cgroup\"") {
-        not_run(
+        unavailable(
             "limits::processes_end_with_eagain as root in the container tier",
             "the kernel exempts root from RLIMIT_NPROC, and no control group can be made here",
         );
@@ -220,7 +220,7 @@ fn one_file_ends_with_efbig() {
 #[test]
 fn private_directories_in_memory_end_with_enospc() {
     if container() {
-        return not_run(
+        return unavailable(
             "container_limits::private_directories_in_memory_end_with_enospc",
             "without namespaces they lie on the host's disk, which bounds them",
         );
@@ -245,7 +245,7 @@ fn a_full_disk_ends_the_session() {
     const MOUNT: &str = "mount -t tmpfs -o size=64m,mode=700,uid=$2,gid=$3 none \"$1\" && cd \"$4\" || exit 99\n\
                          uid=$2 gid=$3; shift 4; exec setpriv --reuid $uid --regid $gid --clear-groups \"$@\"";
     if !Uid::effective().is_root() {
-        return not_run("limits::a_full_disk_ends_the_session", "the tests do not run as root");
+        return needs_root("limits::a_full_disk_ends_the_session");
     }
     let (scene, program) = scene();
     scene.policy("version = 1\n[limits]\ndisk_percent = 60\n").unwrap();
@@ -372,7 +372,7 @@ fn a_control_group_holds_the_session() {
         drop(own);
         let doctor: serde_json::Value = serde_json::from_str(&doctor.stdout).unwrap();
         if doctor["limits"]["memory"] != "cgroup" || doctor["limits"]["processes"] != "cgroup" {
-            not_run(
+            unavailable(
                 &format!(
                     "limits::a_control_group_holds_the_session as {}",
                     if root { "root" } else { "user" }

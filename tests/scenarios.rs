@@ -1,7 +1,7 @@
 //! Scenarios: the shipped ones hold, a wall that does not is noticed, and so is an attack that succeeds nowhere.
 
 use picktwo_tests::{
-    report::not_run,
+    report::{needs_root, not_run},
     run::{self, Finished},
     scene::{self, Scene},
 };
@@ -84,10 +84,7 @@ fn the_shipped_scenarios_hold() {
 #[test]
 fn the_shipped_scenarios_hold_as_root() {
     if !nix::unistd::geteuid().is_root() {
-        return not_run(
-            "scenarios::the_shipped_scenarios_hold_as_root",
-            "the tests do not run as root",
-        );
+        return needs_root("scenarios::the_shipped_scenarios_hold_as_root");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_picktwo"));
     command.args(["scenario", "--json"]);

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use picktwo_tests::{
     pages::{Page, Pages},
     processes,
-    report::not_run,
+    report::{needs_root, not_run},
     run::{self, Finished, wait_until},
     scene::Scene,
 };
@@ -248,10 +248,7 @@ fn the_gateway_asks_for_the_sessions_token() {
 #[test]
 fn a_session_of_roots_is_as_closed() {
     if !nix::unistd::getuid().is_root() {
-        not_run(
-            "container::a_session_of_roots_is_as_closed",
-            "the tests do not run as root",
-        );
+        needs_root("container::a_session_of_roots_is_as_closed");
         return;
     }
     let base = std::env::temp_dir().join(format!("picktwo-root-{}", std::process::id()));

@@ -5,7 +5,7 @@ mod around;
 
 use picktwo_tests::{
     http,
-    report::not_run,
+    report::{needs_root, not_run},
     run::{self, Finished, wait_until},
     scene::Scene,
 };
@@ -377,7 +377,7 @@ fn what_a_session_leaves_ends_with_it() {
 fn a_session_of_roots_is_as_closed_there() {
     let name = "nested::a_session_of_roots_is_as_closed_there";
     if !nix::unistd::getuid().is_root() {
-        return not_run(name, "the tests do not run as root");
+        return needs_root(name);
     }
     let base = std::env::temp_dir().join(format!("picktwo-nested-root-{}", std::process::id()));
     fs::create_dir_all(base.join("work")).unwrap();

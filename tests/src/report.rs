@@ -14,6 +14,30 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// # Panics
 /// If `PICKTWO_REQUIRE=all`: then everything has to run. Also if the file cannot be written.
 pub fn not_run(name: &str, reason: &str) {
+    unavailable(name, reason);
+    let required = std::env::var_os("PICKTWO_REQUIRE").is_some_and(|v| v == "all");
+    assert!(!required, "{name} has to run (PICKTWO_REQUIRE=all), but: {reason}");
+}
+
+/// Like [`not_run`], for what only root can try: where the caller says that the same tests run as root as well
+/// (`PICKTWO_ROOT_TOO`), that is required there and not here.
+///
+/// # Panics
+/// As [`not_run`].
+pub fn needs_root(name: &str) {
+    let reason = "the tests do not run as root";
+    if std::env::var_os("PICKTWO_ROOT_TOO").is_some() {
+        unavailable(name, reason);
+    } else {
+        not_run(name, reason);
+    }
+}
+
+/// Reports and counts like [`not_run`] what a machine lacks by its kind, and nobody can install: it is never required.
+///
+/// # Panics
+/// If the file that `PICKTWO_NOT_RUN` names cannot be written.
+pub fn unavailable(name: &str, reason: &str) {
     COUNT.fetch_add(1, Ordering::Relaxed);
     let line = format!("NOT RUN {name}: {reason}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
@@ -25,8 +49,6 @@ pub fn not_run(name: &str, reason: &str) {
             .and_then(|mut f| f.write_all(line.as_bytes()))
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
-    let required = std::env::var_os("PICKTWO_REQUIRE").is_some_and(|v| v == "all");
-    assert!(!required, "{name} has to run (PICKTWO_REQUIRE=all), but: {reason}");
 }
 
 /// How many tests of this process were not run.
