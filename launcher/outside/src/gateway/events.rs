@@ -1,10 +1,12 @@
 //! Server-sent events: an answer is passed on event by event, as soon as an event is whole and was looked at.
 
+use super::echo::{Echo, Watch};
 use super::inspect::hosted_result;
 use super::json::{ANSWER, parse};
 use super::refusal::error_body;
 use hyper::body::Bytes;
 use picktwo_wire::gateway::Protocol;
+use std::sync::Arc;
 
 /// Bytes of one event. The last event of a Responses stream repeats the whole answer.
 const MAX_EVENT: usize = 16 << 20;
@@ -23,7 +25,7 @@ pub(crate) enum Broken {
 /// Cuts a stream into events and looks into each.
 pub(crate) struct Events {
     protocol: Protocol,
-    secret: String,
+    watch: Watch,
     /// An event that is not whole yet.
     pending: Vec<u8>,
     /// Bytes of `pending` that hold no end of an event.
@@ -31,11 +33,11 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Events of one answer; `secret` must not occur in it.
-    pub(crate) fn new(protocol: Protocol, secret: &str) -> Self {
+    /// Events of one answer; the key that `echo` knows must not occur in it.
+    pub(crate) fn new(protocol: Protocol, echo: Arc<Echo>) -> Self {
         Self {
             protocol,
-            secret: secret.to_owned(),
+            watch: Watch::new(echo),
             pending: Vec::new(),
             searched: 0,
         }
@@ -76,11 +78,11 @@ impl Events {
     }
 
     /// Looks into whole events.
-    fn look(&self, events: &[u8]) -> Result<(), Broken> {
+    fn look(&mut self, events: &[u8]) -> Result<(), Broken> {
         if events.is_empty() {
             return Ok(());
         }
-        if echoes(events, &self.secret) {
+        if self.watch.bytes(events) {
             return Err(Broken::Key);
         }
         let mut data: Option<std::borrow::Cow<'_, [u8]>> = None;
@@ -96,6 +98,8 @@ impl Events {
                         joined.extend_from_slice(text);
                     }
                 }
+            } else if self.watch.line(line) {
+                return Err(Broken::Key);
             } else if !known(line) {
                 return Err(Broken::Garbage("a line is not one of an event stream"));
             }
@@ -103,7 +107,7 @@ impl Events {
         self.event(data.as_deref())
     }
 
-    fn event(&self, data: Option<&[u8]>) -> Result<(), Broken> {
+    fn event(&mut self, data: Option<&[u8]>) -> Result<(), Broken> {
         let Some(data) = data
             .map(<[u8]>::trim_ascii)
             .filter(|data| !data.is_empty() && *data != b"[DONE]")
@@ -111,21 +115,14 @@ impl Events {
             return Ok(());
         };
         let value = parse(data, ANSWER).map_err(|_| Broken::Garbage("the data of an event is not JSON"))?;
+        if self.watch.document(&value) {
+            return Err(Broken::Key);
+        }
         match hosted_result(self.protocol, &value) {
             Some(name) => Err(Broken::Hosted(name)),
             None => Ok(()),
         }
     }
-}
-
-/// Whether the key is in an answer. Short keys are those of test servers.
-pub(crate) fn echoes(text: &[u8], secret: &str) -> bool {
-    let secret = secret.as_bytes();
-    secret.len() >= 12
-        && text
-            .iter()
-            .enumerate()
-            .any(|(at, byte)| *byte == secret[0] && text[at..].starts_with(secret))
 }
 
 /// Lines with any of the three ends of the format.

@@ -1,9 +1,11 @@
 //! One call to an upstream, from the request to the answer or to an error that says what happened.
 
 use super::Limits;
-use super::events::{Events, echoes};
+use super::echo::Watch;
+use super::events::Events;
+use super::headers::copy;
 use super::inspect::hosted_result;
-use super::json::{ANSWER, parse};
+use super::json::{ANSWER, Value, parse};
 use super::payload::Payload;
 use super::pool::{Link, Pool, Unreachable};
 use super::record::{CallRecord, Recorder};
@@ -13,7 +15,7 @@ use super::route::Call;
 use super::server::respond;
 use super::target::Target;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,16 +25,6 @@ use tokio::time::timeout;
 const MAX_WHOLE: usize = 32 << 20;
 /// Bytes of an error of the upstream.
 const MAX_ERROR: usize = 256 << 10;
-/// Headers of the upstream that agents use; limits on rates are those of [`RATES`].
-const HEADERS: &[&str] = &[
-    "retry-after",
-    "retry-after-ms",
-    "x-should-retry",
-    "request-id",
-    "x-request-id",
-];
-const RATES: &[&str] = &["anthropic-ratelimit-", "x-ratelimit-"];
-
 /// One call.
 pub(crate) struct Forward<'c> {
     pub(crate) pool: &'c Arc<Pool>,
@@ -158,7 +150,7 @@ impl Forward<'_> {
             (200, "text/event-stream") => {
                 let frame = Frame {
                     pool: self.pool.clone(),
-                    events: Events::new(protocol, &self.target.secret),
+                    events: Events::new(protocol, self.target.echo.clone()),
                     protocol,
                     responses: self.call.operation.is_responses(),
                     record,
@@ -173,7 +165,7 @@ impl Forward<'_> {
                     HeaderValue::from_static("text/event-stream; charset=utf-8"),
                 );
                 headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-                copy(&parts.headers, headers);
+                copy(&parts.headers, headers, &self.target.echo);
                 Ok(response)
             }
             (200, "application/json") => {
@@ -181,18 +173,18 @@ impl Forward<'_> {
                 self.pool.give_back(link);
                 self.look(&bytes)?;
                 let mut response = respond(StatusCode::OK, bytes);
-                copy(&parts.headers, response.headers_mut());
+                copy(&parts.headers, response.headers_mut(), &self.target.echo);
                 Ok(response)
             }
             (200, other) => Err(Failure::garbage(format!(
                 "{name}: an answer of type {} is not one of a model",
-                clip(other)
+                named(other)
             ))),
             (status @ 400..=599, _) => {
                 let bytes = self.whole(body, MAX_ERROR, &mut record).await?;
                 self.pool.give_back(link);
                 let readable =
-                    kind == "application/json" && parse(&bytes, ANSWER).is_ok() && !echoes(&bytes, &self.target.secret);
+                    kind == "application/json" && parse(&bytes, ANSWER).is_ok_and(|value| !self.echoes(&bytes, &value));
                 let body = if readable {
                     bytes
                 } else {
@@ -203,7 +195,7 @@ impl Forward<'_> {
                     error_body(protocol, status, "upstream", &message).into()
                 };
                 let mut response = respond(parts.status, body);
-                copy(&parts.headers, response.headers_mut());
+                copy(&parts.headers, response.headers_mut(), &self.target.echo);
                 Ok(response)
             }
             (status, _) => Err(Failure::garbage(format!(
@@ -252,11 +244,17 @@ impl Forward<'_> {
         }
     }
 
+    /// Whether the key is in an answer that is not a stream.
+    fn echoes(&self, bytes: &[u8], value: &Value<'_>) -> bool {
+        let mut watch = Watch::new(self.target.echo.clone());
+        watch.bytes(bytes) || watch.document(value)
+    }
+
     /// Looks into an answer that is not a stream.
     fn look(&self, bytes: &[u8]) -> Result<(), Failure> {
         let name = &self.target.name;
         let value = parse(bytes, ANSWER).map_err(|_| Failure::garbage(format!("{name}: the answer is not JSON")))?;
-        let (rule, reason) = if echoes(bytes, &self.target.secret) {
+        let (rule, reason) = if self.echoes(bytes, &value) {
             ("key-echo", "the answer holds the model key; it was dropped".to_owned())
         } else if let Some(found) = hosted_result(self.target.protocol, &value) {
             (
@@ -275,7 +273,13 @@ impl Forward<'_> {
     }
 
     fn failed(&self, failure: &Failure) -> Response<Payload> {
-        let message = format!("picktwo: the model's upstream failed: {}.", failure.reason);
+        // A reason may quote what the upstream says of itself, such as the names in its certificate.
+        let reason = if self.target.echo.is_in(failure.reason.as_bytes()) {
+            "the reason holds the model key"
+        } else {
+            &failure.reason
+        };
+        let message = format!("picktwo: the model's upstream failed: {reason}.");
         let body = error_body(self.target.protocol, failure.status, "upstream", &message);
         let status = StatusCode::from_u16(failure.status).unwrap_or(StatusCode::BAD_GATEWAY);
         let mut response = respond(status, body.into());
@@ -291,19 +295,19 @@ impl Forward<'_> {
     }
 }
 
-/// Copies the few headers that agents use.
-fn copy(from: &HeaderMap, to: &mut HeaderMap) {
-    for (name, value) in from {
-        let wanted = HEADERS.contains(&name.as_str()) || RATES.iter().any(|start| name.as_str().starts_with(start));
-        if wanted && value.len() <= 256 && value.to_str().is_ok() {
-            to.insert(name, value.clone());
-        }
+/// The content type for messages: only names from here, for the upstream could say anything in its own.
+fn named(kind: &str) -> &'static str {
+    const KNOWN: &[&str] = &[
+        "application/octet-stream",
+        "application/x-ndjson",
+        "application/xml",
+        "text/html",
+        "text/plain",
+        "text/xml",
+    ];
+    match KNOWN.iter().find(|known| **known == kind) {
+        Some(known) => known,
+        None if kind.is_empty() => "that is not given",
+        None => "that is not known",
     }
-}
-
-fn clip(text: &str) -> String {
-    text.chars()
-        .take(64)
-        .map(|c| if c.is_ascii_graphic() { c } else { '?' })
-        .collect()
 }

@@ -16,8 +16,10 @@
 
 mod channel;
 mod check;
+mod echo;
 mod events;
 mod forward;
+mod headers;
 mod hosted;
 mod inspect;
 mod json;

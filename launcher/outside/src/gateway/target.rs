@@ -1,5 +1,6 @@
 //! One pinned upstream: how requests to it are written.
 
+use super::echo::Echo;
 use super::models::Models;
 use super::payload::Payload;
 use super::refusal::Refusal;
@@ -9,6 +10,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use picktwo_wire::gateway::{Protocol, Upstream};
+use std::sync::Arc;
 
 /// Why an upstream of the start message cannot be used.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub(crate) struct Target {
     /// `[model.anthropic]`, for messages.
     pub(crate) section: &'static str,
     /// The key as it must never come back.
-    pub(crate) secret: String,
+    pub(crate) echo: Arc<Echo>,
     host: HeaderValue,
     prefix: String,
     credentials: Option<(HeaderName, HeaderValue)>,
@@ -96,7 +98,7 @@ impl Target {
             tls: tls.then(|| literal.unwrap_or(name).to_ascii_lowercase()),
             name: format!("{name}:{}", port.unwrap_or(default)),
             section: section(upstream.protocol),
-            secret: key.to_owned(),
+            echo: Arc::new(Echo::new(key)),
             host: HeaderValue::from_str(&authority.to_ascii_lowercase()).map_err(|_| bad_host())?,
             prefix: prefix.to_owned(),
             credentials: credentials(upstream.protocol, key)?,

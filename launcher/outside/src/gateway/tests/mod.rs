@@ -1,6 +1,7 @@
 //! Tests of the gateway: what passes, what must not, the server against upstreams that misbehave.
 
 mod bodies;
+mod echoes;
 mod fake;
 mod forbidden;
 mod fuzz;

@@ -1,13 +1,14 @@
 //! Streams: event by event, cut off where they must be.
 
 use super::super::Limits;
+use super::super::echo::Echo;
 use super::super::events::{Broken, Events};
 use super::bodies;
 use super::fake::*;
 use hyper::body::Bytes;
 use picktwo_wire::gateway::{FromGateway, Protocol};
 use std::io::{Read, Write};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const MESSAGES: &str = "/v1/messages?beta=true";
@@ -220,6 +221,7 @@ fn an_agent_that_leaves_ends_the_call() {
 
 #[test]
 fn events_are_cut_the_same_wherever_the_pieces_end() {
+    let echo = Arc::new(Echo::new(KEY));
     let streams = [
         DELTA.repeat(3),
         DELTA.replace('\n', "\r\n").repeat(3),
@@ -228,7 +230,7 @@ fn events_are_cut_the_same_wherever_the_pieces_end() {
     ];
     for stream in streams {
         for size in 1..stream.len() {
-            let mut events = Events::new(Protocol::Anthropic, KEY);
+            let mut events = Events::new(Protocol::Anthropic, echo.clone());
             let mut out = Vec::new();
             for piece in stream.as_bytes().chunks(size) {
                 out.extend_from_slice(&events.push(Bytes::copy_from_slice(piece)).unwrap());
@@ -241,7 +243,7 @@ fn events_are_cut_the_same_wherever_the_pieces_end() {
         "{DELTA}data: {{\"type\":\"content_block_start\",\"content_block\":{{\"type\":\"mcp_tool_use\"}}}}\n\n{DELTA}"
     );
     for size in 1..bad.len() {
-        let mut events = Events::new(Protocol::Anthropic, KEY);
+        let mut events = Events::new(Protocol::Anthropic, echo.clone());
         let result = bad.as_bytes().chunks(size).try_for_each(|piece| {
             let out = events.push(Bytes::copy_from_slice(piece))?;
             assert!(!out.windows(3).any(|w| w == b"mcp"));
