@@ -136,8 +136,20 @@ pub fn replaced(identity: &Identity, home: &Path, host_name: &str) -> Vec<(PathB
         .collect();
     // Present even if it is empty: the host's own may hold addresses with passwords in them.
     files.push((etc.join("gitconfig"), settings_of_git(home)));
+    // `stat` goes on telling the size of the host's file, and some readers (libgit2) insist on as many bytes: blank lines make them up.
+    for (path, content) in &mut files {
+        let size = fs::metadata(path).map_or(0, |meta| meta.len());
+        let missing = usize::try_from(size)
+            .unwrap_or(0)
+            .min(PAD_MAX)
+            .saturating_sub(content.len());
+        content.extend(std::iter::repeat_n('\n', missing));
+    }
     files
 }
+
+/// The most blank lines that a replaced file is filled up with.
+const PAD_MAX: usize = 1 << 20;
 
 /// The person's settings of git that name no program, host or credential. `home` is the person's own.
 fn settings_of_git(home: &Path) -> String {
