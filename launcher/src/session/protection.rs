@@ -1,7 +1,7 @@
 //! What is protected in this session beyond the names: where links at protected places lead, and what may not be a root at all.
 
 use super::start::StartError;
-use picktwo_policies::protect::Protected;
+use picktwo_policies::protect::{Protected, is_git_directory};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,10 @@ fn protected_component(protected: &Protected, path: &Path) -> Option<PathBuf> {
         at.push(part);
         let name = part.as_os_str().as_bytes();
         if protected.inner_name(name) || protected.check(&[name]).is_some() {
+            return Some(at);
+        }
+        // A bare repository, or what lies in one: its hooks and its configuration would have other names from there.
+        if is_git_directory(|mark| at.join(mark).symlink_metadata().is_ok()) {
             return Some(at);
         }
     }
@@ -100,6 +104,19 @@ mod tests {
             assert!(protected_component(&names, Path::new(bad)).is_some(), "{bad}");
         }
         assert_eq!(protected_component(&names, Path::new("/home/u/project")), None);
+    }
+
+    #[test]
+    fn what_lies_in_a_bare_repository_is_no_root() {
+        let base = std::env::temp_dir().join(format!("picktwo-bare-{}", std::process::id()));
+        for dir in ["r/objects", "r/refs", "r/hooks"] {
+            std::fs::create_dir_all(base.join(dir)).unwrap();
+        }
+        std::fs::write(base.join("r/HEAD"), "ref: refs/heads/main\n").unwrap();
+        let of = |place: &str| protected_component(&Protected::builtin(), &base.join(place));
+        let found = (of("r"), of("r/hooks"), of(""));
+        std::fs::remove_dir_all(&base).unwrap();
+        assert_eq!(found, (Some(base.join("r")), Some(base.join("r")), None));
     }
 
     #[test]

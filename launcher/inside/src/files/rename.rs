@@ -157,6 +157,7 @@ impl Grants {
                     &b.name()?,
                     libc::AT_SYMLINK_FOLLOW,
                 )?;
+                self.note_linked(fd.as_fd());
                 self.granted(call, &b);
                 Ok(Answer::Value(0))
             }
@@ -170,7 +171,7 @@ impl Grants {
     }
 
     fn link_place(&self, call: &Call<'_>, from: &Place, to: &Place, follow: bool) -> Step {
-        let (_, source) = from.object(self)?;
+        let (object, source) = from.object(self)?;
         if follow && source.kind() == libc::S_IFLNK && !from.exact {
             return Err(Fail::Again);
         }
@@ -193,6 +194,7 @@ impl Grants {
         }
         let (a, b) = (from.dir(self)?, to.dir(self)?);
         sys::linkat(a.as_fd(), &from.name()?, b.as_fd(), &to.name()?, 0)?;
+        self.note_linked(object.as_fd());
         self.granted(call, to);
         Ok(Answer::Value(0))
     }

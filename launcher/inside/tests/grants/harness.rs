@@ -269,7 +269,7 @@ impl Drop for Scene {
     }
 }
 
-fn directory(path: &Path) -> OwnedFd {
+pub(crate) fn directory(path: &Path) -> OwnedFd {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     sys::openat(sys::CWD, &path, libc::O_PATH | libc::O_DIRECTORY, 0).unwrap()
 }

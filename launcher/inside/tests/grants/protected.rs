@@ -1,9 +1,13 @@
-use super::harness::{CWD, Scene, fd_call, link_at, open, path_at, path1, path2, rename2, write_fd, write_file};
+use super::harness::{
+    CWD, Scene, directory, fd_call, link_at, open, path_at, path1, path2, rename2, write_fd, write_file,
+};
 use nix::libc::*;
-use picktwo_confine::Errno;
+use picktwo_confine::{Errno, sys};
 use picktwo_inside::mode::Mode;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 const NEW: i32 = O_WRONLY | O_CREAT | O_TRUNC;
 const NO: Errno = Errno::EACCES;
@@ -427,4 +431,61 @@ fn bare_repositories_are_seen_by_what_they_hold() {
         s.refused("its directory of hooks", path2(SYS_rename, "d/hooks", "c/hooks"), NO);
         s.refused("a directory with hooks", open("d/HEAD", NEW, 0o666), NO);
     });
+}
+
+#[test]
+fn other_names_of_protected_files_are_found_wherever_they_lie() {
+    let scene = Scene::new(Mode::Edit);
+    scene.write("p/.claude/settings.json", "{}");
+    fs::hard_link(scene.w.join("p/.claude/settings.json"), scene.w.join("mine")).unwrap();
+    scene.write("a", "");
+    scene.write("late/CLAUDE.md", "late");
+    let late = scene.w.clone();
+    scene.run_beside(
+        |s| {
+            s.granted("not git's objects", path1(SYS_mkdir, "x.git", &[0o755]));
+            s.granted("moved there", path2(SYS_rename, "p", "x.git/objects"));
+            s.refused("alias", open("mine", O_WRONLY | O_TRUNC, 0), NO);
+            s.granted("back", path2(SYS_rename, "x.git/objects", "p"));
+            s.granted("own link", path2(SYS_link, "a", "b"));
+            s.granted("own link, written", open("b", O_WRONLY, 0));
+            s.granted("sign", write_file("ready", NEW, ""));
+            while !Path::new("mine2").exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            s.refused("an alias made meanwhile", open("mine2", O_WRONLY | O_TRUNC, 0), NO);
+        },
+        || {
+            while !late.join("ready").exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            fs::hard_link(late.join("late/CLAUDE.md"), late.join("mine2")).unwrap();
+        },
+    );
+    assert_eq!(scene.read("p/.claude/settings.json"), "{}");
+    assert_eq!(scene.read("late/CLAUDE.md"), "late");
+}
+
+#[test]
+fn where_other_names_cannot_be_looked_at_only_own_links_are_changed() {
+    let scene = Scene::new(Mode::Edit);
+    scene.write("p/.claude/settings.json", "{}");
+    fs::hard_link(scene.w.join("p/.claude/settings.json"), scene.w.join("mine")).unwrap();
+    // Longer than a path may be, seen from any root.
+    let name = std::ffi::CString::new("n".repeat(250)).unwrap();
+    let mut at = directory(&scene.w);
+    for _ in 0..20 {
+        sys::mkdirat(at.as_fd(), &name, 0o755).unwrap();
+        at = sys::openat(at.as_fd(), &name, O_PATH | O_DIRECTORY, 0).unwrap();
+    }
+    scene.write("a", "");
+    scene.write("c", "");
+    fs::hard_link(scene.w.join("c"), scene.w.join("e")).unwrap();
+    scene.run(|s| {
+        s.granted("own link", path2(SYS_link, "a", "b"));
+        s.granted("own link, written", open("b", O_WRONLY, 0));
+        s.refused("alias", open("mine", O_WRONLY | O_TRUNC, 0), NO);
+        s.refused("unknown", open("e", O_WRONLY, 0), NO);
+    });
+    assert_eq!(scene.read("p/.claude/settings.json"), "{}");
 }
