@@ -259,6 +259,40 @@ impl Protected {
         Ok(self)
     }
 
+    /// Adds places by their names from the workspace's root, whatever characters those hold.
+    #[must_use]
+    pub fn with_places(mut self, places: impl IntoIterator<Item = Vec<Vec<u8>>>) -> Self {
+        for names in places {
+            if names.is_empty() {
+                continue;
+            }
+            let parts = names.iter().map(|name| {
+                let mut folded = Vec::new();
+                fold(name, &mut folded);
+                Part::Name(folded)
+            });
+            let pattern = Pattern {
+                parts: parts.collect(),
+                except: Vec::new(),
+                anchored: true,
+                own: self.rules.len(),
+                beneath: self.rules.len(),
+            };
+            self.rules.push(Rule {
+                name: "target".into(),
+                pattern: format!("/{}", String::from_utf8_lossy(&names.join(&b'/'))),
+                reason: "a link at a protected place, or git's configuration, leads here".into(),
+                kind: Kind::Refuse,
+            });
+            let index = self.anywhere.len();
+            if let Part::Name(folded) = &pattern.parts[0] {
+                self.first.entry(folded.clone()).or_default().push(index);
+            }
+            self.anywhere.push(pattern);
+        }
+        self
+    }
+
     /// Whether a pattern can be used.
     pub(crate) fn pattern(path: &str) -> Result<(), &'static str> {
         split(path.strip_prefix('/').unwrap_or(path)).map(|_| ())

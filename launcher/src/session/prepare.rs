@@ -211,7 +211,7 @@ pub(super) fn grants(
     id: &str,
     space: &Space,
     mode: &SharedMode,
-    protected: Protected,
+    (protected, finder): (Protected, files::Finder),
     events: files::Sink,
 ) -> Result<Arc<Grants>, StartError> {
     let mut roots = Vec::new();
@@ -241,6 +241,7 @@ pub(super) fn grants(
         shared,
         mode: mode.clone(),
         protected,
+        finder: Some(finder),
         events,
     })
     .map_err(StartError::Confine)

@@ -15,7 +15,7 @@ use super::steer::{self, Changes, Described, Steering};
 use super::tier::{self, Missing, Tier};
 use super::wait::{End, Signals, ignored_signals};
 use super::web::{self, Web};
-use super::{control, doors, fixed, key, space};
+use super::{control, doors, fixed, key, protection, space};
 use crate::names;
 use crate::record::{Event, Record, RecordError};
 use nix::errno::Errno;
@@ -166,7 +166,10 @@ pub(crate) fn run(
 
     let nested = plan.tier.tier == Tier::Nested;
     let fixed = if nested && plan.mode == Mode::Edit {
-        Some(fixed::find(&plan.roots, &prepare::protected(&plan)?)?)
+        Some(fixed::find(
+            &plan.roots,
+            &protection::completed(&plan.roots, prepare::protected(&plan)?),
+        )?)
     } else {
         None
     };
@@ -182,7 +185,7 @@ pub(crate) fn run(
     };
 
     // While the view is built: the protected paths, the record, the keys, the model side.
-    let protected = prepare::protected(&plan)?;
+    let (protected, named) = (prepare::protected(&plan)?, protection::named(&plan.roots));
     let secrets = Secrets::read(&plan)?;
     let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
     let mut unfinished = Unfinished {
@@ -255,6 +258,8 @@ pub(crate) fn run(
     let grants = if nested {
         None
     } else {
+        let finder = protection::finder(plan.roots.clone(), named, refusals.sink());
+        let protected = (protected, finder);
         Some(prepare::grants(&plan, &id, &space, &mode, protected, refusals.sink())?)
     };
     limits::no_new_privs()?;

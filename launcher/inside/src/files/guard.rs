@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What programs get for a protected path.
 pub(crate) const PROTECTED: Errno = Errno::EACCES;
@@ -24,9 +24,17 @@ type Inodes = HashSet<(u64, u64)>;
 /// Device, inode and time of birth: an inode number is used again once its object is gone.
 type Object = (u64, u64, i64, u32);
 
-pub(crate) struct Guard {
-    pub(crate) protected: Protected,
+/// Completes the protected paths by what has to be looked for in the workspace, before the first change is decided on.
+pub type Finder = Box<dyn FnOnce(Protected) -> Protected + Send>;
+
+struct Names {
+    protected: Protected,
     words: Words,
+}
+
+pub(crate) struct Guard {
+    names: OnceLock<Names>,
+    pending: Mutex<Option<(Protected, Option<Finder>)>>,
     /// Objects at protected paths that this session created: it may remove them.
     created: Mutex<HashSet<Object>>,
     /// Protected files with more than one name, once a file with more than one name was to be changed.
@@ -143,11 +151,33 @@ impl Guard {
         }
     }
 
-    pub(crate) fn new(protected: Protected) -> Guard {
-        let words = Words::new(&protected);
+    fn names(&self) -> &Names {
+        self.names.get_or_init(|| {
+            let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let (protected, finder) = pending.unwrap_or_else(|| (Protected::builtin(), None));
+            let protected = match finder {
+                Some(finder) => finder(protected),
+                None => protected,
+            };
+            Names {
+                words: Words::new(&protected),
+                protected,
+            }
+        })
+    }
+
+    pub(crate) fn protected(&self) -> &Protected {
+        &self.names().protected
+    }
+
+    fn words(&self) -> &Words {
+        &self.names().words
+    }
+
+    pub(crate) fn new(protected: Protected, finder: Option<Finder>) -> Guard {
         Guard {
-            protected,
-            words,
+            names: OnceLock::new(),
+            pending: Mutex::new(Some((protected, finder))),
             created: Mutex::default(),
             aliases: Mutex::new(None),
         }
@@ -185,7 +215,7 @@ impl Grants {
             return Ok(None);
         }
         let names = place.names();
-        let found = match self.guard.protected.check(&names) {
+        let found = match self.guard.protected().check(&names) {
             Some(rule) => Some(rule.clone()),
             None => self.bare_rule(place, &names)?,
         };
@@ -201,7 +231,7 @@ impl Grants {
             && place
                 .rel
                 .split(|&b| b == b'/')
-                .any(|name| self.guard.words.may_match(name))
+                .any(|name| self.guard.words().may_match(name))
     }
 
     /// Whether a place has a name in it that means something in a git directory, or that makes one.
@@ -211,12 +241,14 @@ impl Grants {
                 let mut lower = [0u8; 32];
                 match lower.get_mut(..name.len()) {
                     _ if other_spelling(name) => true,
-                    _ if !self.guard.words.firsts[usize::from(name.first().map_or(0, u8::to_ascii_lowercase))] => false,
+                    _ if !self.guard.words().firsts[usize::from(name.first().map_or(0, u8::to_ascii_lowercase))] => {
+                        false
+                    }
                     None => false,
                     Some(lower) => {
                         lower.copy_from_slice(name);
                         lower.make_ascii_lowercase();
-                        self.guard.words.git.contains(&*lower)
+                        self.guard.words().git.contains(&*lower)
                     }
                 }
             })
@@ -225,10 +257,10 @@ impl Grants {
     /// The rule of a path beneath a bare repository.
     fn bare_rule(&self, place: &Place, names: &[&[u8]]) -> Result<Option<Rule>, Fail> {
         for at in 0..names.len() {
-            if !self.guard.words.may_match(names[at]) {
+            if !self.guard.words().may_match(names[at]) {
                 continue;
             }
-            if let Some(rule) = self.guard.protected.check_in_git_directory(&names[at..])
+            if let Some(rule) = self.guard.protected().check_in_git_directory(&names[at..])
                 && self.is_git_directory(place, &names[..at])?
             {
                 return Ok(Some(rule.clone()));
@@ -257,14 +289,14 @@ impl Grants {
             return Ok(());
         }
         let names = place.names();
-        let mut rule = match self.guard.protected.moving(&names, directory) {
+        let mut rule = match self.guard.protected().moving(&names, directory) {
             Some(rule) => Some(rule.clone()),
             None => self.bare_rule(place, &names)?,
         };
         if rule.is_none() && directory {
             for at in 0..names.len() {
                 if self.is_git_directory(place, &names[..at])? {
-                    rule = self.guard.protected.moving(&[b".git", b"x"], true).cloned();
+                    rule = self.guard.protected().moving(&[b".git", b"x"], true).cloned();
                 }
             }
         }
@@ -289,7 +321,7 @@ impl Grants {
                 || (at > 0
                     && self
                         .guard
-                        .protected
+                        .protected()
                         .check(&parents[at - 1..at])
                         .is_some_and(|r| r.kind == Kind::Gitfile))
                 || self.is_git_directory(place, &parents[..at])?;
@@ -432,7 +464,7 @@ impl Grants {
         }
         // A git directory by its name: what it holds was vetted when it was made.
         let config = place.sibling(b"config");
-        if self.guard.protected.check(&config.names()).is_some() {
+        if self.guard.protected().check(&config.names()).is_some() {
             return Ok(());
         }
         let dir = match place.dir(self) {
@@ -463,7 +495,7 @@ impl Grants {
             }
             match self
                 .guard
-                .protected
+                .protected()
                 .check_in_git_directory(&[name])
                 .map(|rule| rule.kind)
             {
@@ -471,7 +503,7 @@ impl Grants {
                 Some(Kind::Directory) | None => {}
                 Some(_) => return Err(WHY),
             }
-            if !self.guard.words.may_match(name) || !entry.file_type().map_err(|_| WHY)?.is_dir() {
+            if !self.guard.words().may_match(name) || !entry.file_type().map_err(|_| WHY)?.is_dir() {
                 continue;
             }
             if name.eq_ignore_ascii_case(b"modules") || name.eq_ignore_ascii_case(b"worktrees") {
@@ -481,7 +513,7 @@ impl Grants {
                 let below = below.map_err(|_| WHY)?.file_name();
                 if self
                     .guard
-                    .protected
+                    .protected()
                     .check_in_git_directory(&[name, below.as_bytes()])
                     .is_some()
                 {

@@ -27,6 +27,7 @@ mod written;
 
 pub(crate) use caller::{Base, Call, Target, give_back_state, own_state, unreadable};
 pub use events::{Event, Sink};
+pub use guard::Finder;
 pub(crate) use guard::object;
 pub(crate) use resolve::{BENEATH, Follow, Place, Where, cstring};
 pub(crate) use socket_files::Bound;
@@ -87,6 +88,8 @@ pub struct Config {
     pub mode: SharedMode,
     /// Protected paths.
     pub protected: Protected,
+    /// Completes them, once, before the first change is decided on: a session that never changes anything need not wait for it.
+    pub finder: Option<Finder>,
     /// Receives what the record should know, at a bounded rate, on a serving thread that everything else may have to wait for:
     /// it only hands the event on.
     pub events: Sink,
@@ -204,7 +207,7 @@ impl Grants {
             session_root: config.session_root,
             shared: config.shared,
             mode: config.mode,
-            guard: Guard::new(config.protected),
+            guard: Guard::new(config.protected, config.finder),
             events: events::Events::new(config.events),
             lock: RwLock::new(()),
             git: Mutex::new(()),

@@ -102,6 +102,7 @@ impl Scene {
             shared,
             mode: SharedMode::new(mode),
             protected: Protected::builtin().with(&protect).unwrap(),
+            finder: None,
             events: Box::new(move |event| told.lock().unwrap().push(event)),
         })
         .unwrap();
