@@ -107,6 +107,43 @@ fn what_a_linked_hook_leads_to_is_protected() {
 }
 
 #[test]
+fn what_nested_links_and_gits_configuration_lead_to_is_protected() {
+    let scene = scene();
+    assert_eq!(bare(&scene, REPOSITORY).code(), 0);
+    for file in ["docs/ai.md", "v1/real", "hk/pre-commit", "shared.cfg"] {
+        scene.write(file, "").unwrap();
+    }
+    scene.write("pkg/a/b", "").unwrap();
+    symlink("../../docs/ai.md", scene.work().join("pkg/a/CLAUDE.md")).unwrap();
+    symlink("v1/real", scene.work().join("current")).unwrap();
+    symlink("../../current", scene.work().join(".git/hooks/pre-push")).unwrap();
+    symlink("../../absent", scene.work().join(".git/hooks/pre-commit")).unwrap();
+    let config = scene.work().join(".git/config");
+    let mut text = fs::read_to_string(&config).unwrap_or_default();
+    text.push_str("[core]\n\thooksPath = hk\n[include]\n\tpath = ../shared.cfg\n");
+    fs::write(&config, text).unwrap();
+    let script = "for f in docs/ai.md v1/real hk/pre-commit shared.cfg absent; do echo evil > $f; done; \
+        rm current && echo evil > current; echo fine > docs/other";
+    let evil = || {
+        let files = [
+            "docs/ai.md",
+            "v1/real",
+            "hk/pre-commit",
+            "shared.cfg",
+            "absent",
+            "current",
+        ];
+        let text = |file: &&str| fs::read_to_string(scene.work().join(file)).unwrap_or_default();
+        files.iter().filter(|file| text(file).contains("evil")).count()
+    };
+    edit(&scene, script);
+    assert_eq!(evil(), 0);
+    assert!(scene.work().join("docs/other").exists());
+    assert_eq!(bare(&scene, script).code(), 0);
+    assert_eq!(evil(), 6, "the control changed too little");
+}
+
+#[test]
 fn a_root_within_a_root_stays_where_it_is() {
     let scene = scene();
     scene.directories(&scene.work().join("ws")).unwrap();

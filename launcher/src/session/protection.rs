@@ -321,13 +321,21 @@ impl Search<'_> {
         if self.is_protected(path) {
             return;
         }
-        let Some(parts) = self.beneath(path) else { return };
-        let parts: Vec<Vec<u8>> = parts.into_iter().map(<[u8]>::to_vec).collect();
-        match parts.is_empty() {
-            // A whole root cannot be protected.
-            true if self.roots.iter().any(|root| root == path) => self.unseen = Some(path.to_path_buf()),
-            true => {}
-            false => _ = self.found.insert(parts),
+        // A root may lie within another one: a place has a name from each.
+        for root in self.roots {
+            let Ok(relative) = path.strip_prefix(root) else {
+                continue;
+            };
+            let parts: Vec<Vec<u8>> = relative
+                .components()
+                .map(|c| c.as_os_str().as_bytes().to_vec())
+                .collect();
+            if parts.is_empty() {
+                // A whole root cannot be protected.
+                self.unseen = Some(path.to_path_buf());
+            } else {
+                self.found.insert(parts);
+            }
         }
     }
 
@@ -510,6 +518,15 @@ mod tests {
             assert!(holds(&protected, path), "{path}");
         }
         assert!(!holds(&protected, "tools/other.py"));
+    }
+
+    #[test]
+    fn a_target_has_a_name_from_every_root_that_holds_it() {
+        let root = tree("within", &["in/s/h"], &[("in/.git/hooks/pre-commit", "../../s/h")]);
+        let roots = [root.clone(), root.join("in")];
+        let protected = completed(&roots, of(&roots, &[]).unwrap());
+        std::fs::remove_dir_all(&root).unwrap();
+        assert!(holds(&protected, "in/s/h") && holds(&protected, "s/h"));
     }
 
     #[test]
