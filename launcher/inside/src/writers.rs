@@ -8,6 +8,7 @@ use crate::files::Grants;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -61,9 +62,17 @@ impl Members {
         match self {
             Members::OfNamespace(member) => session_processes(*member),
             Members::OfDomain(others) => processes()
-                .filter(|pid| !others.contains(pid) && fs::read_link(format!("/proc/{pid}/exe")).is_ok())
+                .filter(|pid| !others.contains(pid) && looked_into(*pid))
                 .collect(),
         }
+    }
+}
+
+/// Whether the kernel lets this process look into another. One whose first thread has ended has no program, but may be looked into.
+fn looked_into(pid: i32) -> bool {
+    match fs::read_link(format!("/proc/{pid}/exe")) {
+        Ok(_) => true,
+        Err(e) => e.kind() == io::ErrorKind::NotFound && Path::new(&format!("/proc/{pid}")).exists(),
     }
 }
 
@@ -89,14 +98,24 @@ pub fn find(grants: &Grants, processes: &[i32]) -> Found {
     let mut found = Found::default();
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
     for &pid in processes {
-        for (fd, path) in descriptors(pid) {
-            if grants.lies_in_root(&path) && writable(pid, fd) {
-                note(&mut found, &mut seen, pid, path, How::Descriptor(fd));
+        let mut known: HashSet<(i32, PathBuf)> = HashSet::new();
+        for thread in threads(pid) {
+            for (fd, path) in descriptors(&thread) {
+                if grants.lies_in_root(&path) && !known.contains(&(fd, path.clone())) && writable(&thread, fd) {
+                    if let Ok(meta) = fs::metadata(thread.join(format!("fd/{fd}"))) {
+                        seen.insert((meta.dev(), meta.ino()));
+                    }
+                    known.insert((fd, path.clone()));
+                    note(&mut found, pid, path, How::Descriptor(fd));
+                }
             }
         }
         for path in mappings(pid) {
             if grants.lies_in_root(&path) {
-                note(&mut found, &mut seen, pid, path, How::Mapping);
+                if let Ok(meta) = fs::metadata(&path) {
+                    seen.insert((meta.dev(), meta.ino()));
+                }
+                note(&mut found, pid, path, How::Mapping);
             }
         }
     }
@@ -115,14 +134,7 @@ pub fn find(grants: &Grants, processes: &[i32]) -> Found {
     found
 }
 
-fn note(found: &mut Found, seen: &mut HashSet<(u64, u64)>, pid: i32, path: PathBuf, how: How) {
-    let object = match how {
-        How::Descriptor(fd) => format!("/proc/{pid}/fd/{fd}"),
-        _ => path.to_string_lossy().into_owned(),
-    };
-    if let Ok(meta) = fs::metadata(object) {
-        seen.insert((meta.dev(), meta.ino()));
-    }
+fn note(found: &mut Found, pid: i32, path: PathBuf, how: How) {
     found.writers.push(OpenWriter {
         pid,
         command: command(pid),
@@ -131,9 +143,19 @@ fn note(found: &mut Found, seen: &mut HashSet<(u64, u64)>, pid: i32, path: PathB
     });
 }
 
-/// Descriptors of a process with what they refer to.
-fn descriptors(pid: i32) -> Vec<(i32, PathBuf)> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+/// The directories of a process's threads in /proc. The first one may have ended before the others, and its directory, which is the
+/// process's, shows nothing then; each may have descriptors of its own.
+fn threads(pid: i32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Descriptors of a thread with what they refer to.
+fn descriptors(thread: &Path) -> Vec<(i32, PathBuf)> {
+    let entries = fs::read_dir(thread.join("fd")).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
             Some((
@@ -145,9 +167,9 @@ fn descriptors(pid: i32) -> Vec<(i32, PathBuf)> {
 }
 
 /// Whether a descriptor was opened for writing (`flags:` of its fdinfo, octal).
-fn writable(pid: i32, fd: i32) -> bool {
+fn writable(thread: &Path, fd: i32) -> bool {
     const O_PATH: u32 = 0o10000000;
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")) else {
+    let Ok(text) = fs::read_to_string(thread.join(format!("fdinfo/{fd}"))) else {
         return false;
     };
     let flags = text
@@ -156,11 +178,18 @@ fn writable(pid: i32, fd: i32) -> bool {
     flags.is_some_and(|flags| flags & O_PATH == 0 && flags & 3 != 0)
 }
 
+/// A file of /proc about the memory of a process, which all its threads share but those that have ended.
+fn of_some_thread(pid: i32, name: &str) -> Vec<u8> {
+    threads(pid)
+        .iter()
+        .filter_map(|thread| fs::read(thread.join(name)).ok())
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
+}
+
 /// Files that a process has mapped shared and writable.
 fn mappings(pid: i32) -> Vec<PathBuf> {
-    let Ok(text) = fs::read(format!("/proc/{pid}/maps")) else {
-        return Vec::new();
-    };
+    let text = of_some_thread(pid, "maps");
     let mut found: Vec<PathBuf> = Vec::new();
     for line in text.split(|&b| b == b'\n') {
         // address perms offset dev inode path
@@ -179,7 +208,7 @@ fn mappings(pid: i32) -> Vec<PathBuf> {
 
 fn command(pid: i32) -> String {
     const LONGEST: usize = 80;
-    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = of_some_thread(pid, "cmdline");
     let words: Vec<_> = text
         .split(|&b| b == 0)
         .filter(|w| !w.is_empty())
@@ -199,7 +228,10 @@ fn command(pid: i32) -> String {
 
 /// Socket inodes that processes have descriptors of.
 pub(crate) fn open_sockets(processes: &[i32]) -> HashSet<u64> {
-    let links = processes.iter().flat_map(|&pid| descriptors(pid));
+    let links = processes
+        .iter()
+        .flat_map(|&pid| threads(pid))
+        .flat_map(|thread| descriptors(&thread));
     links
         .filter_map(|(_, link)| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
         .collect()

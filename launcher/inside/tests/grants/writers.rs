@@ -96,6 +96,40 @@ fn a_mapping_outlives_its_descriptor() {
 }
 
 #[test]
+fn a_writer_whose_first_thread_has_ended_is_found() {
+    let scene = Scene::new(Mode::Edit);
+    let (ready, end) = (scene.out.join("ready"), scene.out.join("end"));
+    scene.run_beside(
+        |s| {
+            s.works(&format!(
+                "python3 -c \"import ctypes, os, threading, time
+f = open('held', 'w')
+def stay():
+    while open('/proc/self/stat').read().rsplit(') ')[1][0] != 'Z': time.sleep(.01)
+    open('../out/ready', 'w').close()
+    while not os.path.exists('../out/end'): time.sleep(.01)
+    os._exit(0)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).syscall({SYS_exit}, 0)\""
+            ));
+        },
+        || {
+            while !ready.exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            scene.grants.set_mode(Mode::ReadOnly);
+            let found = writers::find(&scene.grants, &scene.members().list());
+            std::fs::write(&end, "").unwrap();
+            let [writer] = found.writers.as_slice() else {
+                panic!("{found:?}")
+            };
+            assert!(matches!(writer.how, How::Descriptor(_)), "{found:?}");
+            assert!(writer.command.contains("python3"), "{found:?}");
+        },
+    );
+}
+
+#[test]
 fn asking_for_leases_disturbs_nobody() {
     let scene = Scene::new(Mode::Edit);
     scene.write("f", "f");
