@@ -2,9 +2,13 @@
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::libc;
+use picktwo_confine::sys;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -97,12 +101,14 @@ fn sweep(parent: &Path, now: i64) {
         }
         // Of one whose launcher lives the lock cannot be had.
         let old = entry.metadata().is_ok_and(|m| m.ctime() + SETTLED < now);
-        let left = File::open(&path).is_ok_and(|dir| {
-            !matches!(
+        let left = match File::open(&path) {
+            Ok(dir) => !matches!(
                 Flock::lock(dir, FlockArg::LockExclusiveNonblock),
                 Err((_, Errno::EAGAIN))
-            )
-        });
+            ),
+            // What a session's end could not remove was closed.
+            Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
+        };
         if old && left {
             remove(&path);
         }
@@ -113,23 +119,124 @@ fn now() -> i64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_secs().cast_signed())
 }
 
-/// Removes a directory with what is in it, directories included whose owner closed them.
+/// Removes a directory with what is in it, directories included whose owner closed them, however deep. What cannot be removed is closed
+/// and told: symbolic links elsewhere may lead into it.
 fn remove(path: &Path) {
-    if fs::remove_dir_all(path).is_ok() {
+    let _ = empty(path);
+    if fs::remove_dir(path).is_ok() || fs::symlink_metadata(path).is_err() {
         return;
     }
-    open_all(path);
-    // What is still there then is found by the next session's start.
-    let _ = fs::remove_dir_all(path);
+    let _ = fs::set_permissions(path, Permissions::from_mode(0o000));
+    let _ = writeln!(
+        io::stderr(),
+        "picktwo: {} of an ended session cannot be removed: it is closed (mode 000), remove it yourself",
+        path.display()
+    );
 }
 
-fn open_all(dir: &Path) {
-    let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            open_all(&entry.path());
+/// A directory that is being emptied.
+struct Level {
+    /// Its name in the one above.
+    name: CString,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// What cannot be removed from it.
+    stays: HashSet<CString>,
+}
+
+/// Empties a directory. One descriptor at a time and no recursion: a tree of renames is deeper than any path, any stack and any limit of
+/// descriptors.
+fn empty(path: &Path) -> io::Result<()> {
+    let c_path = CString::new(path.as_os_str().as_bytes())?;
+    let mut dir = enter(sys::CWD, &c_path)?;
+    let mut levels = vec![Level {
+        name: c_path,
+        identity: identity(dir.as_fd())?,
+        stays: HashSet::new(),
+    }];
+    // A directory near the top, where what is too deep is moved: each call on what is deep costs Landlock a walk to the top.
+    let mut high = dir.try_clone()?;
+    let mut moved = 0u64;
+    loop {
+        let depth = levels.len();
+        let Some(level) = levels.last_mut() else { break };
+        if let Some((name, inner)) = clear(dir.as_fd(), &mut level.stays) {
+            if depth > DEEP {
+                moved += 1;
+                let place = CString::new(format!(".deep.{moved}"))?;
+                if sys::renameat2(dir.as_fd(), &name, high.as_fd(), &place, libc::RENAME_NOREPLACE).is_ok() {
+                    continue;
+                }
+            }
+            if depth == 1 {
+                high = inner.try_clone()?;
+            }
+            levels.push(Level {
+                name,
+                identity: identity(inner.as_fd())?,
+                stays: HashSet::new(),
+            });
+            dir = inner;
+            continue;
+        }
+        let Some(done) = levels.pop() else { break };
+        let Some(above) = levels.last_mut() else {
+            return if done.stays.is_empty() {
+                Ok(())
+            } else {
+                Err(Errno::ENOTEMPTY.into())
+            };
+        };
+        dir = sys::openat(dir.as_fd(), c"..", DIRECTORY, 0)?;
+        if identity(dir.as_fd())? != above.identity {
+            // Somebody moved it meanwhile.
+            return Err(Errno::EAGAIN.into());
+        }
+        if sys::unlinkat(dir.as_fd(), &done.name, libc::AT_REMOVEDIR).is_err() {
+            above.stays.insert(done.name);
         }
     }
+    Ok(())
+}
+
+/// How many levels are gone down.
+const DEEP: usize = 256;
+const DIRECTORY: i32 = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+
+/// Removes from a directory what can be removed at once; stops at a directory that has to be emptied first, and answers that.
+fn clear(dir: BorrowedFd<'_>, stays: &mut HashSet<CString>) -> Option<(CString, OwnedFd)> {
+    let shown = Path::new(OsStr::from_bytes(sys::fd_path(dir).as_bytes())).to_owned();
+    for entry in fs::read_dir(shown).into_iter().flatten().flatten() {
+        let Ok(name) = CString::new(entry.file_name().as_bytes()) else {
+            continue;
+        };
+        if stays.contains(&name)
+            || sys::unlinkat(dir, &name, 0).is_ok()
+            || sys::unlinkat(dir, &name, libc::AT_REMOVEDIR).is_ok()
+        {
+            continue;
+        }
+        match enter(dir, &name) {
+            Ok(inner) => return Some((name, inner)),
+            Err(_) => {
+                stays.insert(name);
+            }
+        }
+    }
+    None
+}
+
+/// Opens a directory whose owner may have closed it.
+fn enter(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let object = sys::openat(dir, name, libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW, 0)?;
+    if sys::fstat(object.as_fd())?.mode & 0o700 != 0o700 {
+        sys::fchmodat2(object.as_fd(), c"", 0o700, libc::AT_EMPTY_PATH)?;
+    }
+    sys::openat(object.as_fd(), c".", DIRECTORY, 0)
+}
+
+fn identity(dir: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
+    sys::fstat(dir).map(|stat| (stat.dev, stat.ino))
 }
 
 #[cfg(test)]
@@ -170,5 +277,42 @@ mod tests {
         assert!(!left.exists() && other.exists() && held.exists());
         drop(lock);
         fs::remove_dir_all(&parent).unwrap();
+    }
+
+    /// Each chain is as long as a path may be; renames put one below the other.
+    fn deep(base: &Path, depth: usize) {
+        const CHAIN: usize = 500;
+        let base = enter(sys::CWD, &CString::new(base.as_os_str().as_bytes()).unwrap()).unwrap();
+        let chain = |name: &CStr| {
+            sys::mkdirat(base.as_fd(), name, 0o700).unwrap();
+            let mut dir = enter(base.as_fd(), name).unwrap();
+            for _ in 1..CHAIN {
+                sys::mkdirat(dir.as_fd(), c"a", 0o700).unwrap();
+                dir = enter(dir.as_fd(), c"a").unwrap();
+            }
+            dir
+        };
+        chain(c"big");
+        for _ in 1..depth / CHAIN {
+            let end = chain(c"n");
+            sys::renameat2(base.as_fd(), c"big", end.as_fd(), c"a", 0).unwrap();
+            sys::renameat2(base.as_fd(), c"n", base.as_fd(), c"big", 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_tree_deeper_than_any_stack_goes_with_what_is_beside_it() {
+        let top = Path::new("/tmp").join(format!("p2-deep-{}", std::process::id()));
+        for part in ["tmp/a/.git", "tmp/z/.git", "tmp/closed/in"] {
+            fs::create_dir_all(top.join(part)).unwrap();
+            fs::write(top.join(part).join("config"), "x").unwrap();
+        }
+        fs::set_permissions(top.join("tmp/closed"), Permissions::from_mode(0o0)).unwrap();
+        deep(&top.join("tmp"), 6_000);
+        std::os::unix::fs::symlink("/etc", top.join("tmp/link")).unwrap();
+        // The stack of a thread is small.
+        let path = top.clone();
+        std::thread::spawn(move || remove(&path)).join().unwrap();
+        assert!(fs::symlink_metadata(&top).is_err());
     }
 }
