@@ -172,8 +172,11 @@ pub struct Grants {
 impl Grants {
     /// Prepares granted changes. To be called before the launcher installs its filter.
     pub fn new(config: Config) -> Result<Arc<Grants>, Error> {
-        // Whoever opens a file while it is asked about by a lease causes this signal, which would end the launcher.
-        sys::signal_ignore(libc::SIGIO).map_err(|errno| Error::ProcessControl { option: "SIGIO", errno })?;
+        // Signals that would end the launcher: whoever opens a file while it is asked about by a lease causes the one, a granted
+        // call on a file that would grow beyond the person's limit (`ulimit -f`) the other; it fails with EFBIG then.
+        for (signal, option) in [(libc::SIGIO, "SIGIO"), (libc::SIGXFSZ, "SIGXFSZ")] {
+            sys::signal_ignore(signal).map_err(|errno| Error::ProcessControl { option, errno })?;
+        }
         let open = |path: &str| {
             let c = cstring(path.as_bytes()).map_err(|errno| Error::Open {
                 path: path.into(),
