@@ -125,7 +125,7 @@ impl Sockets {
         }
         let name = address::unix(sys::fd_path(object.as_fd()).as_bytes());
         let blocking = make_nonblocking(entry)?;
-        match sys::connect(entry.fd.as_fd(), &name) {
+        match connect_unnamed(entry, &name) {
             Ok(()) => {
                 restore(entry, blocking);
                 self.table().remove(ino);
@@ -141,7 +141,7 @@ impl Sockets {
                         restore(&entry, blocking);
                         return true;
                     }
-                    let answer = match sys::connect(entry.fd.as_fd(), &name) {
+                    let answer = match connect_unnamed(&entry, &name) {
                         Err(Errno::EAGAIN) => return false,
                         other => other,
                     };
@@ -187,6 +187,29 @@ fn make_nonblocking(entry: &Entry) -> Result<Option<i32>, Errno> {
     }
     sys::set_status_flags(entry.fd.as_fd(), flags | libc::O_NONBLOCK)?;
     Ok(Some(flags))
+}
+
+/// Connects a UNIX socket that keeps having no name: the kernel gives one to a socket that asks for credentials, an abstract one of
+/// the network namespace that the socket was made in, which may be the host's.
+fn connect_unnamed(entry: &Entry, name: &[u8]) -> Result<(), Errno> {
+    /// `SO_PASSPIDFD` (Linux 6.5).
+    const SO_PASSPIDFD: i32 = 76;
+    let fd = entry.fd.as_fd();
+    if entry.in_session {
+        return sys::connect(fd, name);
+    }
+    let asked: Vec<i32> = [libc::SO_PASSCRED, SO_PASSPIDFD]
+        .into_iter()
+        .filter(|option| sys::socket_option(fd, libc::SOL_SOCKET, *option).is_ok_and(|on| on != 0))
+        .collect();
+    for option in &asked {
+        sys::set_socket_option(fd, libc::SOL_SOCKET, *option, 0)?;
+    }
+    let answer = sys::connect(fd, name);
+    for option in asked {
+        let _ = sys::set_socket_option(fd, libc::SOL_SOCKET, option, 1);
+    }
+    answer
 }
 
 fn restore(entry: &Entry, blocking: Option<i32>) {

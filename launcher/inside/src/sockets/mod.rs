@@ -80,7 +80,7 @@ impl Sockets {
             kept: bytes(config.kept),
             allowed: bytes(config.allowed),
             shared: config.shared,
-            table: Mutex::new(Table::default()),
+            table: Mutex::new(Table::new(table::capacity())),
             made: Mutex::default(),
         })
     }
@@ -332,6 +332,8 @@ impl Sockets {
         let (ino, entry) = self.find(call)?;
         call.alive()?;
         match entry {
+            // What the kernel answers, too. A name that the kernel has chosen by itself would be one of the host's namespace.
+            Some(entry) if entry.unix && !entry.bound => Err(Errno::EINVAL),
             Some(entry) if entry.unix => {
                 sys::listen(entry.fd.as_fd(), call.int(1))?;
                 // A listener that the session closes must be closed.

@@ -2,6 +2,7 @@
 
 use crate::files::Call;
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit};
 use picktwo_confine::Errno;
 use picktwo_confine::sys;
 use std::collections::{HashMap, HashSet};
@@ -9,8 +10,14 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// How many duplicates are kept.
+/// How many duplicates are kept at most.
 const CAPACITY: usize = 4096;
+
+/// How many duplicates this process keeps: a part of the descriptors that it may have, which it needs for everything else, too.
+pub(super) fn capacity() -> usize {
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    usize::try_from(limit / 4).map_or(CAPACITY, |part| part.clamp(1, CAPACITY))
+}
 
 /// A duplicate.
 #[derive(Clone, Debug)]
@@ -24,14 +31,23 @@ pub(super) struct Entry {
 }
 
 /// While a duplicate is kept its inode number cannot be reused.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
+    capacity: usize,
     entries: HashMap<u64, Entry>,
     /// How many may be there before the next sweep.
     limit: usize,
 }
 
 impl Table {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            entries: HashMap::new(),
+            limit: 0,
+        }
+    }
+
     pub(super) fn insert(&mut self, ino: u64, entry: Entry) {
         self.entries.insert(ino, entry);
     }
@@ -51,11 +67,11 @@ impl Table {
     }
 
     pub(super) fn half_full(&self) -> bool {
-        self.entries.len() >= self.limit.max(CAPACITY / 8)
+        self.entries.len() >= self.limit.max(self.capacity / 8)
     }
 
     pub(super) fn full(&self) -> bool {
-        self.entries.len() >= CAPACITY
+        self.entries.len() >= self.capacity
     }
 
     pub(super) fn inodes(&self) -> HashSet<u64> {
@@ -67,7 +83,7 @@ impl Table {
         self.entries
             .retain(|ino, _| !before.contains(ino) || open.contains(ino));
         // Many open ones: not again at the next call.
-        self.limit = (self.entries.len() * 2).min(CAPACITY);
+        self.limit = (self.entries.len() * 2).min(self.capacity);
     }
 
     /// Drops duplicates of sockets that listen by now.
@@ -130,4 +146,28 @@ pub(super) fn has_signal(call: &Call<'_>) -> bool {
             .unwrap_or(0)
     };
     (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & set("SigCgt:") != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_leave_descriptors_for_everything_else() {
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert!(capacity() <= CAPACITY && capacity() as u64 <= limit / 4);
+        let mut table = Table::new(2);
+        for ino in 0..2 {
+            assert!(!table.full());
+            let entry = Entry {
+                fd: Arc::new(std::fs::File::open("/dev/null").unwrap().into()),
+                unix: true,
+                stream: true,
+                bound: false,
+                in_session: false,
+            };
+            table.insert(ino, entry);
+        }
+        assert!(table.full() && table.half_full());
+    }
 }
