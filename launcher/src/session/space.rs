@@ -406,12 +406,7 @@ impl Ground {
                 for pid in members.list().into_iter().filter(|_| !kept) {
                     let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
                 }
-                let others = others(known);
-                // One by one: what is dead and somebody waits for (a network supervisor) would hide what is behind it.
-                for pid in &others {
-                    let _ = waitpid(Pid::from_raw(*pid), Some(WaitPidFlag::WNOHANG));
-                }
-                if others.is_empty() || Instant::now() > until {
+                if !reap_others(known) || Instant::now() > until {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -441,11 +436,24 @@ fn others(known: &[i32]) -> Vec<i32> {
 pub(super) fn reap(known: &[i32]) {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) = waitid(Id::All, look) {
-        // Somebody waits for that one; what is behind it comes later.
-        if known.contains(&pid.as_raw()) || waitpid(pid, Some(WaitPidFlag::WNOHANG)).is_err() {
+        if known.contains(&pid.as_raw()) {
+            // Somebody waits for that one, or nobody does before the end: it hides what is behind it.
+            reap_others(known);
+            return;
+        }
+        if waitpid(pid, Some(WaitPidFlag::WNOHANG)).is_err() {
             return;
         }
     }
+}
+
+/// Reaps those one by one. Whether some are still alive.
+fn reap_others(known: &[i32]) -> bool {
+    let mut alive = false;
+    for pid in others(known) {
+        alive |= waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive);
+    }
+    alive
 }
 
 /// Ends the command when the keeper ends: nothing would be left to end what it leaves.
