@@ -13,15 +13,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> ExitCode {
-    let sessions = match registry::live() {
-        Ok(sessions) => sessions,
+    let (sessions, unanswered) = match registry::live() {
+        Ok(live) => live,
         Err(e) => return output::fail(&e),
     };
+    for session in &unanswered {
+        output::say(session);
+    }
     if args.json {
         return match serde_json::to_string_pretty(&sessions) {
             Ok(text) => output::print(&(text + "\n")),
             Err(e) => output::fail(&e),
         };
+    }
+    if sessions.is_empty() && !unanswered.is_empty() {
+        return ExitCode::SUCCESS;
     }
     if sessions.is_empty() {
         return output::print("No live sessions. Start one with: picktwo run -- COMMAND\n");
