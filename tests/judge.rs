@@ -71,7 +71,6 @@ fn nothing_holds_without_a_sandbox() {
         "partner.descriptor",
         "partner.connects",
         "read.any-environment",
-        "ipc.key-read",
     ] {
         assert_eq!(verdict(&found, id), "escaped", "{id}");
     }
@@ -89,7 +88,13 @@ fn a_shell_is_no_sandbox_in_read_only_mode_either() {
     );
     let found = findings(&finished);
     assert!(count(&found, "escaped") > 200, "{}", found["summary"]);
-    assert_eq!(count(&found, "held"), 0, "{}", found["summary"]);
+    // Whether a key is read depends on whose session keyring the tests run with (`su`, `runuser`).
+    let all = found["probes"].as_array().unwrap();
+    let held: Vec<_> = all
+        .iter()
+        .filter(|p| p["verdict"] == "held" && p["id"] != "ipc.key-read")
+        .collect();
+    assert!(held.is_empty(), "{held:?}");
     assert_eq!(verdict(&found, "change.chmod"), "escaped");
     assert_eq!(verdict(&found, "git.hook"), "not tried");
 }
