@@ -87,7 +87,13 @@ pub(crate) fn main(args: Args) -> ExitCode {
         }
     };
     match start::run(plan, early, status, &greet) {
-        Ok(end) => wait::end_like(end),
+        Ok(end) => {
+            if let wait::End::Signal(signal) = end {
+                // The launcher ignores some that may have ended the command.
+                let _ = picktwo_confine::sys::signal_default(signal as i32);
+            }
+            wait::end_like(end)
+        }
         Err(e) => {
             output::say(&e);
             ExitCode::from(e.exit_code())

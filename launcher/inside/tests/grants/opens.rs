@@ -415,3 +415,14 @@ fn openat2_is_carried_out_with_its_restrictions() {
         s.refused("mode without create", open2(c"d/f", O_WRONLY, 0o600, 0), Errno::EINVAL);
     });
 }
+
+#[test]
+fn what_a_granted_call_may_cause_does_not_end_the_launcher() {
+    let _scene = Scene::new(Mode::Edit);
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    for signal in [SIGIO, SIGXFSZ] {
+        assert!(ignored & 1 << (signal - 1) != 0, "{signal}");
+    }
+}
