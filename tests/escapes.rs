@@ -203,22 +203,31 @@ fn a_protected_place_is_no_workspace() {
 fn nothing_about_a_standard_descriptor_is_changed() {
     let scene = scene();
     let given = scene.home().join("given");
-    let script = "chmod 777 /dev/stdin; touch -d 2001-01-01 /dev/stdin; chmod 777 /proc/self/fd/0; cat";
+    let script = "chmod 777 /dev/stdin; touch -c -d 2001-01-01 /dev/stdin; chmod 777 /proc/self/fd/0; cat";
     let state = || {
         let meta = fs::metadata(&given).unwrap();
         (meta.mode() & 0o7777, meta.mtime())
     };
     let with_input = |mut command: std::process::Command| {
-        command.stdin(fs::File::open(&given).unwrap());
+        command.env("LC_ALL", "C").stdin(fs::File::open(&given).unwrap());
         let output = command.output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    // With a view each is EROFS; without one, what lies outside is refused as such.
+    let error = if picktwo_tests::scene::container() {
+        "Permission denied"
+    } else {
+        "Read-only file system"
     };
     for mode in [&[][..], &["--edit"]] {
         scene.write(&given, "content\n").unwrap();
         fs::set_permissions(&given, fs::Permissions::from_mode(0o644)).unwrap();
         let before = state();
         let words = [&["run"][..], mode, &["--", "sh", "-c", script]].concat();
-        assert_eq!(with_input(scene.picktwo(words)), "content\n");
+        let (content, errors) = with_input(scene.picktwo(words));
+        assert_eq!(content, "content\n");
+        assert_eq!(errors.matches(error).count(), 3, "{errors}");
         assert_eq!(state(), before, "{mode:?}");
     }
     let mut control = scene.command("sh");
@@ -236,6 +245,9 @@ fn a_directory_is_no_standard_descriptor() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is a directory or a disk"));
+    let mut control = scene.picktwo(["run", "--", "true"]);
+    control.stdin(std::process::Stdio::null());
+    assert_eq!(control.status().unwrap().code(), Some(0));
 }
 
 /// A link of /proc that is another process's, or another thread's, leads to the granted descriptor and its writable mount.
@@ -244,7 +256,21 @@ fn no_link_of_proc_makes_a_set_id_program() {
     let scene = scene();
     let script =
         "exec 5>made; chmod 4755 /proc/$$/fd/5; chmod 4755 /proc/$$/task/$$/fd/5; chmod 4755 made; chmod 700 made";
-    assert_eq!(edit(&scene, script).code(), 0);
+    let finished = edit(&scene, script);
+    assert_eq!(finished.code(), 0);
+    // The links are another process's; the last is the name itself.
+    assert_eq!(
+        finished.stderr.matches("Permission denied").count(),
+        2,
+        "{}",
+        finished.all()
+    );
+    assert_eq!(
+        finished.stderr.matches("Operation not permitted").count(),
+        1,
+        "{}",
+        finished.all()
+    );
     let mode = || fs::metadata(scene.work().join("made")).unwrap().mode() & 0o7777;
     assert_eq!(mode(), 0o700);
     let script = "exec 5>made; chmod 4755 /proc/$$/task/$$/fd/5";

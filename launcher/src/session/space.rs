@@ -378,16 +378,21 @@ impl Ground {
         }
     }
 
-    /// The keeper's descriptor, whose end is the session's, and the children of this process that are no orphans.
-    pub(super) fn watched(&self) -> Option<(OwnedFd, Vec<i32>)> {
+    /// The keeper's descriptor, whose end is the session's, and the children of this process that are no orphans; none where the pid
+    /// namespace keeps the session.
+    ///
+    /// # Errors
+    /// The descriptor cannot be duplicated: nobody would notice the keeper's end.
+    pub(super) fn watched(&self) -> Result<Option<(OwnedFd, Vec<i32>)>, StartError> {
         let Kind::Container {
             keeper: Some(keeper), ..
         } = &self.kind
         else {
-            return None;
+            return Ok(None);
         };
-        let fd = keeper.child.pidfd().try_clone_to_owned().ok()?;
-        Some((fd, vec![keeper.child.pid(), self.child.pid()]))
+        let fd = keeper.child.pidfd().try_clone_to_owned();
+        let fd = fd.map_err(|e| StartError::File("duplicate", "a process descriptor".into(), e))?;
+        Ok(Some((fd, vec![keeper.child.pid(), self.child.pid()])))
     }
 
     /// Ends whatever the command left running. `known` are the children that this process made. Answers the one to wait for, if any.

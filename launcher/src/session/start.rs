@@ -320,7 +320,7 @@ pub(crate) fn run(
     );
     let mut own_children: Vec<i32> = web_child.iter().map(|child| child.pid()).collect();
     own_children.extend(model.as_ref().map(|model| model.pid()));
-    let keeper = space.ground.watched();
+    let keeper = space.ground.watched()?;
     let watched = keeper.is_some();
     if let Some((keeper, others)) = keeper {
         own_children.extend(others);

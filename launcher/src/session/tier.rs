@@ -1,5 +1,6 @@
 //! What this machine can enforce, and the floor below which nothing starts.
 
+use nix::errno::Errno;
 use nix::mount::MsFlags;
 use picktwo_confine::error::Error;
 use picktwo_confine::{filters, process::Exit};
@@ -191,7 +192,7 @@ pub(crate) fn choose<T>(
     };
     let missing = match tried.map(|()| start()) {
         Err(missing) => missing,
-        Ok(Err(init::Error::Confine(error @ Error::Fork { .. }))) => refused(&error),
+        Ok(Err(init::Error::Confine(error @ Error::Fork { .. }))) if is_refusal(error.errno()) => refused(&error),
         Ok(made) => {
             let choice = match asked {
                 Some(tier) => chosen(tier, None),
@@ -206,6 +207,15 @@ pub(crate) fn choose<T>(
         None if supervised => Err(missing.and_supervised()),
         None => Ok((chosen(Tier::Container, Some(missing)), None)),
     }
+}
+
+/// Whether an error of the clone says that this machine allows no namespaces (clone(2), namespaces(7)). Too many processes or too little
+/// memory do not: those end the start instead of making the session a weaker one.
+fn is_refusal(errno: Option<Errno>) -> bool {
+    matches!(
+        errno,
+        Some(Errno::EPERM | Errno::EACCES | Errno::ENOSPC | Errno::EUSERS | Errno::ENOSYS | Errno::EINVAL)
+    )
 }
 
 /// Whether another supervisor listens already. It takes a filter to listen with: where there is none, nothing needs to be tried.
@@ -397,5 +407,37 @@ fn listener() -> Result<(), Missing> {
         Exit::Code(0) => Ok(()),
         Exit::Code(1) => Err(Missing::Supervised),
         other => Err(Missing::Seccomp(format!("the trial ended with {other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(errno: Errno) -> Result<Tier, bool> {
+        let error = Error::Fork {
+            what: "the session's namespaces".into(),
+            errno,
+        };
+        match choose::<()>(None, || Err(init::Error::Confine(error))) {
+            Ok((choice, None)) => Ok(choice.tier),
+            Ok((_, Some(made))) => Err(made.is_err()),
+            Err(missing) => panic!("{missing}"),
+        }
+    }
+
+    #[test]
+    fn only_a_refusal_of_namespaces_makes_a_session_without() {
+        if has_other_modules() || is_proc_covered() || supervised().is_ok_and(|there| there) {
+            // The trial before the clone decides there.
+            return;
+        }
+        for errno in [Errno::EPERM, Errno::ENOSPC, Errno::EUSERS] {
+            assert_eq!(chosen(errno), Ok(Tier::Container), "{errno}");
+        }
+        // The start fails with the error of the clone.
+        for errno in [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE] {
+            assert_eq!(chosen(errno), Err(true), "{errno}");
+        }
     }
 }
