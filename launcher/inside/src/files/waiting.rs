@@ -74,15 +74,20 @@ impl Waiting {
                     .0;
             }
             let now = Instant::now();
-            let due: Vec<_> = jobs.entries.extract_if(.., |entry| entry.next <= now).collect();
+            let mut due: Vec<_> = jobs.entries.extract_if(.., |entry| entry.next <= now).collect();
             drop(jobs);
-            for mut entry in due {
-                let done = catch_unwind(AssertUnwindSafe(|| (entry.job)())).unwrap_or(true);
-                if !done {
+            let mut undone = Vec::new();
+            while let Some(mut entry) = due.pop() {
+                if catch_unwind(AssertUnwindSafe(|| (entry.job)())).unwrap_or(true) {
+                    // What one waited for, others may wait for, too: a reader of a FIFO is there for all of its writers, and
+                    // the kernel would have counted each of them from when it began to wait.
+                    due.append(&mut self.lock().entries);
+                } else {
                     entry.next = Instant::now() + entry.pause;
-                    self.lock().entries.push(entry);
+                    undone.push(entry);
                 }
             }
+            self.lock().entries.append(&mut undone);
         }
     }
 }

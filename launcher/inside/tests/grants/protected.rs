@@ -244,7 +244,7 @@ fn git_configuration_is_vetted() {
     let scene = Scene::new(Mode::Edit);
     repository(&scene);
     let config = |text: &str| format!("[core]\n\tbare = false\n{text}");
-    scene.run(|s| {
+    scene.run_alone(|s| {
         let publish = |text: &str| {
             let fd = s.granted("lock", open(".git/config.lock", O_RDWR | O_CREAT | O_EXCL, 0o644));
             s.granted("write", write_fd(fd, text));
@@ -284,7 +284,7 @@ fn git_configuration_is_vetted() {
 fn a_direct_write_is_vetted_when_it_is_closed() {
     let scene = Scene::new(Mode::Edit);
     repository(&scene);
-    scene.run(|s| {
+    scene.run_alone(|s| {
         let fd = s.granted("open", open(".git/config", O_WRONLY | O_CREAT | O_TRUNC, 0o644));
         s.granted(
             "write",
@@ -345,7 +345,7 @@ fn pointers_to_git_directories_are_vetted() {
     fs::create_dir_all(scene.w.join(".git/worktrees/wt")).unwrap();
     fs::create_dir_all(scene.w.join("evil/.git-like")).unwrap();
     let w = scene.w.to_string_lossy().into_owned();
-    scene.run(|s| {
+    scene.run_alone(|s| {
         s.granted("mkdir", path1(SYS_mkdir, "wt", &[0o777]));
         s.granted(
             "bad gitfile",
@@ -394,7 +394,7 @@ fn bare_repositories_are_seen_by_what_they_hold() {
     }
     scene.write("c/HEAD", "ref: refs/heads/main\n");
     scene.write("d/hooks/pre-receive", "evil");
-    scene.run(|s| {
+    scene.run_alone(|s| {
         // The configuration first: its directory cannot become a repository.
         s.granted("a file named config", write_file("a/config", NEW, evil));
         s.granted("objects", path1(SYS_mkdir, "a/objects", &[0o777]));
