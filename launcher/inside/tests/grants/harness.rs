@@ -141,6 +141,11 @@ impl Scene {
 
     /// The same as [`Scene::run`], and something in this process meanwhile.
     pub(crate) fn run_beside(&self, child: impl FnOnce(&Checks), beside: impl FnOnce()) {
+        if container() {
+            // Without a namespace, what other tests fork is not told apart from what this session does.
+            let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
+            return self.session(child, beside);
+        }
         let _others = FORKS.read().unwrap_or_else(PoisonError::into_inner);
         self.session(child, beside);
     }
