@@ -152,8 +152,12 @@ impl Grants {
             // A descriptor for reading may still be open in the session and be reopened for writing: after this, in vain.
             let writer = sys::openat(sys::CWD, &sys::fd_path(stage.memory.as_fd()), libc::O_RDWR, 0)
                 .map_err(|_| "cannot be sealed".to_owned())?;
-            let seals =
-                SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+            // No new writes. What writes into the pages by pins of its own (pipes, direct I/O) changes no copy of ours, and
+            // F_SEAL_WRITE would wait for it.
+            let seals = SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE)
+                | SealFlag::F_SEAL_GROW
+                | SealFlag::F_SEAL_SHRINK
+                | SealFlag::F_SEAL_SEAL;
             fcntl(&writer, FcntlArg::F_ADD_SEALS(seals)).map_err(|_| "cannot be sealed".to_owned())?;
             let content = read_all(&File::from(writer)).map_err(|_| "is too long".to_owned())?;
             if content == stage.before {

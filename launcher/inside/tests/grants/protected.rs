@@ -339,6 +339,41 @@ fn a_direct_write_is_vetted_when_it_is_closed() {
 }
 
 #[test]
+fn pages_that_a_pipe_holds_delay_nobody() {
+    let scene = Scene::new(Mode::Edit);
+    repository(&scene);
+    scene.run_alone(|s| {
+        let mut pipes = Vec::new();
+        let mut files = Vec::new();
+        for _ in 0..40 {
+            let fd = s.granted("open", open(".git/config", O_RDWR | O_APPEND, 0));
+            s.granted("write", write_fd(fd, "# a comment\n"));
+            s.granted("to its start", fd_call(SYS_lseek, fd, &[0, i64::from(SEEK_SET)]));
+            let (reader, writer) = nix::unistd::pipe().unwrap();
+            let to: i64 = std::os::fd::AsRawFd::as_raw_fd(&writer).into();
+            s.equal("spliced", fd_call(SYS_splice, fd, &[0, to, 0, 12, 0]), Ok(12));
+            pipes.push((reader, writer));
+            files.push(fd);
+        }
+        files.into_iter().for_each(super::harness::close);
+        let start = std::time::Instant::now();
+        s.granted("somebody else's call", write_file("x", NEW, "x"));
+        // Waiting for the pages would take 155 ms for each of them.
+        let took = start.elapsed();
+        if took > std::time::Duration::from_secs(3) {
+            s.fail(format!("a call waited for {took:?}"));
+        }
+        s.equal(
+            "vetted and published",
+            fs::read_to_string(".git/config")
+                .map(|text| text.ends_with("# a comment\n"))
+                .ok(),
+            Some(true),
+        );
+    });
+}
+
+#[test]
 fn pointers_to_git_directories_are_vetted() {
     let scene = Scene::new(Mode::Edit);
     repository(&scene);
