@@ -1,6 +1,7 @@
 //! Single calls, measured by the same program in a session, outside, and under bubblewrap.
 
 use crate::measure::{Bench, find, median};
+use picktwo_confine::seccomp;
 use std::fs::File;
 use std::io::{Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,6 +9,8 @@ use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
 const CALLS: usize = 3000;
+/// Tells the measuring program to put itself under a filter that allows everything.
+const FILTERED: &str = "--filtered";
 
 /// One measured call.
 type Call = (&'static str, fn(usize) -> Result<()>);
@@ -57,7 +60,13 @@ thread_local! {
 }
 
 /// The measuring program: prints a name and the median in microseconds per line.
-pub(crate) fn main(_args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+pub(crate) fn main(mut args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    if args.any(|arg| arg == FILTERED)
+        && let Err(e) = seccomp::install(&empty_filter())
+    {
+        eprintln!("an empty filter: {e}");
+        return ExitCode::FAILURE;
+    }
     if let Err(e) = File::create("bench-file") {
         eprintln!("bench-file: {e}");
         return ExitCode::FAILURE;
@@ -80,9 +89,24 @@ pub(crate) fn main(_args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode 
     ExitCode::SUCCESS
 }
 
+/// One that allows everything: what the kernel takes for any filter at all.
+fn empty_filter() -> seccomp::Filter {
+    seccomp::Filter {
+        name: "empty",
+        foreign: seccomp::Action::Allow,
+        x32: seccomp::Action::Allow,
+        newer: None,
+        rules: Vec::new(),
+        otherwise: seccomp::Action::Allow,
+    }
+}
+
 /// Prints all columns.
 pub(crate) fn calls(bench: &Bench) -> Result<()> {
-    println!("\nsingle calls, median of {CALLS} in µs: in a session in edit mode, bare, under bubblewrap");
+    println!(
+        "\nsingle calls, median of {CALLS} in µs: in a session in edit mode, bare, bare with one filter that allows everything, \
+         under bubblewrap"
+    );
     let own = std::env::current_exe()?;
     let own_dir = own.parent().map(|d| d.display().to_string()).unwrap_or_default();
     let own = own.display().to_string();
@@ -105,6 +129,7 @@ pub(crate) fn calls(bench: &Bench) -> Result<()> {
     };
     let inside = measure(bench.session(&["--edit", "--ro", &own_dir], &own, &["--inside"]))?;
     let bare = measure(bench.bare(&own, &["--inside"]))?;
+    let filtered = measure(bench.bare(&own, &["--inside", FILTERED]))?;
     let peer = match find("bwrap") {
         Some(bwrap) => {
             let work = bench.work().display().to_string();
@@ -132,8 +157,8 @@ pub(crate) fn calls(bench: &Bench) -> Result<()> {
             Some(other) => format!("{other:>9.2}  × {:<6.2}", ours / other),
             None => format!("{:>9}  {:<8}", "–", ""),
         };
-        let (bare, peer) = (column(of(&bare, name)), column(of(&peer, name)));
-        println!("  {name:<34} {ours:>9.2}   {bare} {peer}");
+        let [bare, filtered, peer] = [&bare, &filtered, &peer].map(|list| column(of(list, name)));
+        println!("  {name:<34} {ours:>9.2}   {bare} {filtered} {peer}");
     }
     if inside.len() != BATCHED.len() + MEASURED.len() {
         println!("  not complete: {} calls were measured inside", inside.len());
