@@ -1,4 +1,4 @@
-//! Single calls, measured by the same program in a session, outside, and under bubblewrap.
+//! Single calls, measured by the same program in a session, outside without and with an empty filter, and under bubblewrap.
 
 use crate::measure::{Bench, find, median};
 use picktwo_confine::seccomp;
