@@ -93,16 +93,8 @@ fn scene() -> (Scene, PathBuf) {
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
         fs::File::open(&path).unwrap().set_modified(old).unwrap();
     }
-    let hostile = program("attack", &scene);
+    let hostile = scene.example("attack").unwrap();
     (scene, hostile)
-}
-
-/// The hostile program, where the scene's user can execute it.
-fn program(name: &str, scene: &Scene) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
-        .with_file_name("examples")
-        .join(name);
-    scene.program(&built, &format!("hostile/{name}")).unwrap()
 }
 
 fn attack(mut command: Command, scene: &Scene, seconds: f64, random: &mut Random) -> Finished {

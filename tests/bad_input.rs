@@ -410,7 +410,7 @@ fn models_that_misbehave() {
             "{name}: an error of the model's own form: {}",
             finished.all()
         );
-        assert_eq!(finished.stderr, "", "{name}");
+        assert_eq!(finished.errors(), "", "{name}");
     }
     // A client that has waited long enough goes, and so does its session.
     let (finished, _) = ask(&scene, serve(stall), 1 << 20);

@@ -12,7 +12,8 @@ use picktwo_tests::{
     processes::{self, Process},
     random::Random,
     run::{self, wait_until},
-    scene::{Scene, container},
+    scene::Scene,
+    tier::container,
     tree::Tree,
 };
 use std::{

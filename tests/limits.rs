@@ -5,7 +5,8 @@ use nix::unistd::Uid;
 use picktwo_tests::{
     report::{needs_root, unavailable},
     run::{self, Finished},
-    scene::{Scene, container},
+    scene::Scene,
+    tier::{self, container},
 };
 use std::{
     fs,
@@ -24,8 +25,7 @@ const POLICY: &str = "version = 1\n[limits]\nmemory_bytes = 134217728\nprocesses
 
 fn scene() -> (Scene, PathBuf) {
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo")).with_file_name("examples/limits");
-    let program = scene.program(&built, "work/limits").unwrap();
+    let program = scene.example_to("limits", "work/limits").unwrap();
     scene.policy(POLICY).unwrap();
     (scene, program)
 }
@@ -46,7 +46,8 @@ impl Own {
         }
         fs::write(base.join("home/.config/picktwo/policy.toml"), POLICY).unwrap();
         fs::copy(scene.work().join("limits"), base.join("work/limits")).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_picktwo"), base.join("picktwo")).unwrap();
+        fs::create_dir_all(base.join("bin")).unwrap();
+        tier::install(Path::new(env!("CARGO_BIN_EXE_picktwo")), &base.join("bin")).unwrap();
         Self(base)
     }
 
@@ -57,7 +58,7 @@ impl Own {
         let words = words.iter().map(|word| word.replace(&theirs, own.to_str().unwrap()));
         // By a copy of the binary that root can reach, too.
         let asked = scene.picktwo(words);
-        let mut command = scene.command(self.0.join("picktwo"));
+        let mut command = scene.command(self.0.join("bin/picktwo"));
         command.args(asked.get_args());
         command.uid(0).gid(0).env("HOME", self.0.join("home")).current_dir(own);
         command

@@ -5,14 +5,15 @@ use picktwo_tests::{
     processes,
     report::not_run,
     run::{self, Finished, Running, wait_until},
-    scene::{Scene, SessionLine, container},
+    scene::{Scene, SessionLine},
+    tier::container,
     tree::Tree,
 };
 use std::{
     fs,
     io::Write as _,
     os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, SystemTime},
 };
@@ -47,14 +48,6 @@ impl Live {
     }
 }
 
-/// Starts the hostile example `name`, where the scene's user can execute it.
-fn example(scene: &Scene, name: &str) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
-        .with_file_name("examples")
-        .join(name);
-    scene.program(&built, &format!("hostile/{name}")).unwrap()
-}
-
 fn monotonic() -> i128 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
     i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec())
@@ -69,7 +62,7 @@ fn a_toggle_flips_everything_within_one_call() {
             scene.write(format!("{dir}/{name}"), name).unwrap();
         }
     }
-    let toggle = example(&scene, "toggle");
+    let toggle = scene.example("toggle").unwrap();
     let dir = toggle.parent().unwrap().to_owned();
     let script = "\"$0\" a > $TMPDIR/a & \"$0\" b > $TMPDIR/b; wait; cat $TMPDIR/a $TMPDIR/b";
     let live = Live::start(

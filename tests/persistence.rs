@@ -215,8 +215,7 @@ fn present(scene: &Scene) -> BTreeMap<PathBuf, Look> {
 fn attempt(sandboxed: bool) -> (Vec<String>, Vec<String>) {
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
     scene.policy(POLICY).unwrap();
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo")).with_file_name("examples/persistence");
-    let program = scene.program(&built, "work/program").unwrap();
+    let program = scene.example_to("persistence", "work/program").unwrap();
     let list: Vec<&str> = names().collect();
     scene.write("names", list.join("\n")).unwrap();
     for kind in CHANGING {

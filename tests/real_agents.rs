@@ -8,7 +8,8 @@ use picktwo_tests::{
     processes::{self, Needle, Search},
     report::not_run,
     run,
-    scene::{Scene, SessionLine, container},
+    scene::{Scene, SessionLine},
+    tier::container,
 };
 use serde_json::json;
 use std::{io::Write as _, path::PathBuf, time::Duration};

@@ -3,10 +3,11 @@
 use picktwo_tests::{
     report::{needs_root, not_run},
     run::{self, Finished},
-    scene::{self, Scene},
+    scene::Scene,
+    tier,
 };
 use serde_json::Value;
-use std::{fs, process::Command, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -20,14 +21,7 @@ fn command(scene: &Scene, words: &[&str]) -> Command {
     scene.directories(&tmp).unwrap();
     let mut command = scene.picktwo(["scenario"]);
     command.args(words).env("TMPDIR", tmp);
-    in_tier(&mut command);
     command
-}
-
-fn in_tier(command: &mut Command) {
-    if scene::container() {
-        command.args(["--tier", "container"]);
-    }
 }
 
 /// What comes of it; none: this machine has no such tier, and that was said.
@@ -51,7 +45,7 @@ fn json(finished: &Finished) -> Value {
 }
 
 /// Everything held, and was shown to be able not to.
-pub(crate) fn hold(finished: &Finished) {
+fn hold(finished: &Finished) {
     let value = json(finished);
     let scenarios = value["scenarios"].as_array().unwrap();
     assert!(scenarios.len() >= 13, "{}", scenarios.len());
@@ -65,7 +59,7 @@ pub(crate) fn hold(finished: &Finished) {
             assert!(reason.starts_with("without picktwo: "), "{reason}");
         }
     }
-    let tier = if scene::container() { "container" } else { "full" };
+    let tier = if tier::container() { "container" } else { "full" };
     assert_eq!(value["tier"], tier);
     assert_eq!((value["held"].as_bool(), finished.code()), (Some(true), 0));
 }
@@ -86,10 +80,13 @@ fn the_shipped_scenarios_hold_as_root() {
     if !nix::unistd::geteuid().is_root() {
         return needs_root("scenarios::the_shipped_scenarios_hold_as_root");
     }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_picktwo"));
+    let dir = std::env::temp_dir().join(format!("picktwo-scenarios-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let mut command = Command::new(tier::install(Path::new(env!("CARGO_BIN_EXE_picktwo")), &dir).unwrap());
     command.args(["scenario", "--json"]);
-    in_tier(&mut command);
-    if let Some(finished) = played(command) {
+    let finished = played(command);
+    fs::remove_dir_all(&dir).unwrap();
+    if let Some(finished) = finished {
         hold(&finished);
     }
 }

@@ -8,7 +8,8 @@ use picktwo_tests::{
     processes,
     report::not_run,
     run::{self, Finished, wait_until},
-    scene::{Scene, container},
+    scene::Scene,
+    tier::{container, without_notice},
     tree::Tree,
 };
 use std::{
@@ -72,7 +73,7 @@ fn exit_codes_are_the_commands() {
     ] {
         let finished = scene.run(words, LIMIT).unwrap();
         assert_eq!(finished.code(), code, "{words:?}: {}", finished.all());
-        assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.all());
+        assert_eq!(finished.errors().lines().count(), 1, "{}", finished.all());
     }
     for words in [&["run"][..], &["run", "--nonsense", "--", "true"], &["nonsense"]] {
         let finished = scene.run(words, LIMIT).unwrap();
@@ -83,7 +84,7 @@ fn exit_codes_are_the_commands() {
 #[test]
 fn streams_are_the_callers() {
     let scene = scene();
-    let pipeline = |script: String| text(run::run(scene_shell(&scene, &script), LIMIT).unwrap());
+    let pipeline = |script: String| without_notice(&text(run::run(scene_shell(&scene, &script), LIMIT).unwrap()));
     let picktwo = scene.root().join("bin/picktwo");
     let p = picktwo.display();
     assert_eq!(

@@ -4,6 +4,7 @@ use picktwo_tests::{
     report::not_run,
     run::{self, Finished},
     scene::Scene,
+    tier::{self, Tier},
 };
 use serde_json::Value;
 use std::{fs, time::Duration};
@@ -65,6 +66,8 @@ fn the_wall_holds_in_every_role() {
         assert_eq!(of(&findings, verdict), Vec::<&Value>::new(), "{verdict}");
     }
     assert_eq!((finished.code(), &findings["held"]), (0, &Value::Bool(true)));
+    // What a container's filter refuses already is nobody else's merit.
+    let without_control = if tier::tier() == Tier::Filtered { 25 } else { 0 };
     let held = |role: &str| findings["summary"][role]["held"].as_u64().unwrap();
     for (role, least) in [
         ("agent", 340),
@@ -74,7 +77,7 @@ fn the_wall_holds_in_every_role() {
         ("outside-model", 95),
         ("resolver", 95),
     ] {
-        assert!(held(role) >= least, "{role}: {}", held(role));
+        assert!(held(role) + without_control >= least, "{role}: {}", held(role));
     }
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "something is left behind");
     // No kernel gives this number a meaning, so nobody can be said to have refused it.

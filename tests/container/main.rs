@@ -16,7 +16,7 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     time::Duration,
 };
@@ -27,18 +27,9 @@ fn scene() -> Scene {
     Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap()
 }
 
-fn example(scene: &Scene, name: &str) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
-        .with_file_name("examples")
-        .join(name);
-    scene.program(&built, &format!("hostile/{name}")).unwrap()
-}
-
 /// picktwo under a filter as a container's, with these words.
 fn filtered(scene: &Scene, words: &[&str]) -> Command {
-    let mut command = scene.command(example(scene, "no_namespaces"));
-    command.arg(scene.root().join("bin/picktwo")).args(words);
-    command
+    scene.below(&["no_namespaces"], words).unwrap()
 }
 
 /// picktwo where `max_user_namespaces` is 0, with these words.
@@ -116,6 +107,10 @@ fn chosen(scene: &Scene, picktwo: &dyn Fn(&[&str]) -> Command) {
     );
     assert!(doctor["weaker"].as_array().unwrap().len() >= 3, "{doctor}");
 
+    // Nobody listens there: the record says what it would have been made with.
+    let fetched = finished(picktwo(&["fetch", "http://127.0.0.1:9/"]));
+    assert_ne!(fetched.code(), 125, "{}", fetched.all());
+
     let audit = finished(picktwo(&["audit", "list", "--json"]));
     assert_eq!(audit.code(), 0, "{}", audit.all());
     let ids: Vec<PathBuf> = fs::read_dir(scene.state().join("sessions"))
@@ -123,10 +118,13 @@ fn chosen(scene: &Scene, picktwo: &dyn Fn(&[&str]) -> Command) {
         .map(|entry| entry.unwrap().path())
         .collect();
     assert!(ids.len() >= 2, "{ids:?}");
+    let mut fetches = 0;
     for id in ids {
         let text = fs::read_to_string(id.join("audit.jsonl")).unwrap();
         assert!(text.contains("\"tier\":\"container\""), "{text}");
+        fetches += text.matches("\"command\":[\"picktwo\",\"fetch\"]").count();
     }
+    assert_eq!(fetches, 1);
 
     let demo = finished(picktwo(&["demo"]));
     assert_eq!(demo.code(), 0, "{}", demo.all());
@@ -178,11 +176,66 @@ fn marked(mark: &str) -> Vec<String> {
         .collect()
 }
 
+/// Keepers of a launcher: the first is the one that it started.
+fn keepers(launcher: i32) -> Vec<i32> {
+    let family = processes::family(launcher);
+    let keepers = family.iter().filter(|p| p.title == "picktwo: keeper");
+    let mut found: Vec<_> = keepers.map(|p| (p.parent != launcher, p.pid)).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, pid)| pid).collect()
+}
+
+/// What is killed of a session, in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    Nothing,
+    Launcher,
+    LauncherAndKeeper,
+    LauncherAndSecond,
+    Keeper,
+    Second,
+    Groups,
+}
+
+impl Killed {
+    fn of(self, launcher: i32) -> Vec<i32> {
+        let keepers = keepers(launcher);
+        assert_eq!(keepers.len(), 2, "{:?}", processes::family(launcher));
+        match self {
+            Killed::Nothing => vec![],
+            Killed::Launcher => vec![launcher],
+            Killed::LauncherAndKeeper => vec![launcher, keepers[0]],
+            Killed::LauncherAndSecond => vec![launcher, keepers[1]],
+            Killed::Keeper => vec![keepers[0]],
+            Killed::Second => vec![keepers[1]],
+            Killed::Groups => vec![-launcher, -keepers[0]],
+        }
+    }
+}
+
+/// Stopped first, so that none of them sees another's end.
+fn kill_at_once(pids: &[i32]) {
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        for pid in pids {
+            kill(Pid::from_raw(*pid), signal).unwrap();
+        }
+    }
+}
+
 #[test]
 fn what_is_left_ends_with_the_session() {
-    for killed in [false, true] {
+    for what in [
+        Killed::Nothing,
+        Killed::Launcher,
+        Killed::LauncherAndKeeper,
+        Killed::LauncherAndSecond,
+        Killed::Keeper,
+        Killed::Second,
+        Killed::Groups,
+    ] {
+        let killed = what != Killed::Nothing;
         let scene = scene();
-        let mark = format!("left-mark-{}-{killed}", std::process::id()).replace('-', "_");
+        let mark = format!("left_mark_{}_{what:?}", std::process::id());
         let script = LEAVES.replace("MARK", &mark) + if killed { "; sleep 1000" } else { "; exit 7" };
         let words = ["run", "--tier", "container", "--", "sh", "-c", &script];
         let running = run::start(scene.picktwo(words), b"").unwrap();
@@ -194,7 +247,7 @@ fn what_is_left_ends_with_the_session() {
         if killed {
             // The launcher, the command, and some of each kind of what it left; links of a chain come and go.
             assert!(wait_until(LIMIT, || marked(&mark).len() >= 5), "{:#?}", marked(&mark));
-            kill(Pid::from_raw(running.pid()), Signal::SIGKILL).unwrap();
+            kill_at_once(&what.of(running.pid()));
         }
         let finished = running.finish(LIMIT).unwrap();
         if !killed {
@@ -204,7 +257,7 @@ fn what_is_left_ends_with_the_session() {
         }
         assert!(
             wait_until(Duration::from_secs(10), || marked(&mark).is_empty()),
-            "{:#?}",
+            "{what:?}: {:#?}",
             marked(&mark)
         );
     }

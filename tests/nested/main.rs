@@ -8,6 +8,7 @@ use picktwo_tests::{
     report::{needs_root, not_run},
     run::{self, Finished, wait_until},
     scene::Scene,
+    tier,
 };
 use std::{
     fs,
@@ -15,7 +16,7 @@ use std::{
         fs::{MetadataExt as _, symlink},
         net::UnixListener,
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     time::Duration,
 };
@@ -26,19 +27,9 @@ fn scene() -> Scene {
     Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap()
 }
 
-fn example(scene: &Scene, name: &str) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_picktwo"))
-        .with_file_name("examples")
-        .join(name);
-    scene.program(&built, &format!("hostile/{name}")).unwrap()
-}
-
 /// picktwo with these words, below the programs of `outer`.
 fn below(scene: &Scene, outer: &[&str], words: &[&str]) -> Command {
-    let mut programs = outer.iter().map(|name| example(scene, name));
-    let mut command = scene.command(programs.next().unwrap());
-    command.args(programs).arg(scene.root().join("bin/picktwo")).args(words);
-    command
+    scene.below(outer, words).unwrap()
 }
 
 fn supervised(scene: &Scene, words: &[&str]) -> Finished {
@@ -389,7 +380,7 @@ fn a_session_of_roots_is_as_closed_there() {
         chmod 600 /dev/null && echo changed; chmod 600 /proc/self/fd/0 && echo changed
         mount -t tmpfs none /tmp && echo mounted; unshare -U true && echo namespace; kill -9 1 && sleep 1; echo end";
     let built = Path::new(env!("CARGO_BIN_EXE_picktwo"));
-    let mut command = Command::new(built.with_file_name("examples").join("supervised"));
+    let mut command = Command::new(tier::example(built, "supervised"));
     command
         .arg(built)
         .args(shell(&[], script))

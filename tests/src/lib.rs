@@ -12,4 +12,5 @@ pub mod random;
 pub mod report;
 pub mod run;
 pub mod scene;
+pub mod tier;
 pub mod tree;

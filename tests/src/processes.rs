@@ -93,7 +93,7 @@ pub fn family(pid: i32) -> Vec<Process> {
 #[must_use]
 pub fn inside(launcher: i32) -> Vec<Process> {
     let family = family(launcher);
-    if crate::scene::container() {
+    if crate::tier::container() {
         let cmdline = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let launchers = cmdline(launcher);
         return family

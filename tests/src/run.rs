@@ -37,6 +37,12 @@ impl Finished {
             .unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
+    /// Standard error without the sentence that says that a session is in the container tier.
+    #[must_use]
+    pub fn errors(&self) -> String {
+        crate::tier::without_notice(&self.stderr)
+    }
+
     /// Both streams, for messages.
     #[must_use]
     pub fn all(&self) -> String {

@@ -3,7 +3,10 @@
 //! When the tests run as root, everything is started as an ordinary user instead (`PICKTWO_TEST_USER`, `tester` or
 //! `nobody`): nothing is ever tested as root only.
 
-use crate::run::{self, Finished};
+use crate::{
+    run::{self, Finished},
+    tier,
+};
 use nix::unistd::{Gid, Uid, User, chown};
 use std::{
     ffi::OsStr,
@@ -28,6 +31,8 @@ const BASE: &str = ".cache/picktwo-tests";
 pub struct Scene {
     root: PathBuf,
     picktwo: PathBuf,
+    /// Where the build has it.
+    built: PathBuf,
     /// Whom to run as, if not as ourselves.
     user: Option<(Uid, Gid)>,
     name: String,
@@ -47,6 +52,7 @@ impl Scene {
         let root = base.join(format!("{started}-{}-{n}", std::process::id()));
         let scene = Self {
             picktwo: root.join("bin/picktwo"),
+            built: picktwo.as_ref().to_owned(),
             root,
             user,
             name: account.name,
@@ -56,8 +62,8 @@ impl Scene {
             scene.directory(&scene.root.join(part))?;
         }
         // The build's own directory may be closed to that user.
-        if user.is_some() || fs::hard_link(picktwo.as_ref(), &scene.picktwo).is_err() {
-            scene.program(picktwo.as_ref(), "bin/picktwo")?;
+        if user.is_some() || tier::container() || fs::hard_link(picktwo.as_ref(), &scene.picktwo).is_err() {
+            tier::install(picktwo.as_ref(), &scene.root.join("bin"))?;
         }
         Ok(scene)
     }
@@ -71,15 +77,44 @@ impl Scene {
         if let Some(parent) = path.parent() {
             self.directories(parent)?;
         }
-        // By another process: a child that another thread forks meanwhile would have our descriptor, and nobody could execute
-        // what it still has open for writing.
-        let status = Command::new("cp").arg("--").arg(from).arg(&path).status()?;
-        if !status.success() {
-            return Err(io::Error::other(format!("cannot copy {}: {status}", from.display())));
-        }
-        fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+        tier::copy(from, &path)?;
         self.give(&path)?;
         Ok(path)
+    }
+
+    /// The hostile program `name`, where the scene's user can execute it.
+    ///
+    /// # Errors
+    /// Those of copying it.
+    pub fn example(&self, name: &str) -> io::Result<PathBuf> {
+        self.example_to(name, &format!("hostile/{name}"))
+    }
+
+    /// The same at `to` below the scene's root.
+    ///
+    /// # Errors
+    /// Those of copying it.
+    pub fn example_to(&self, name: &str, to: &str) -> io::Result<PathBuf> {
+        let path = self.root.join(to);
+        if path.exists() {
+            return Ok(path);
+        }
+        self.program(&tier::example(&self.built, name), to)
+    }
+
+    /// picktwo with these arguments, below the hostile programs of `outer`, each of which takes something away.
+    ///
+    /// # Errors
+    /// Those of copying them.
+    pub fn below(&self, outer: &[&str], args: &[&str]) -> io::Result<Command> {
+        let mut words = Vec::new();
+        for name in outer {
+            words.push(self.example(name)?);
+        }
+        words.push(self.picktwo.clone());
+        let mut command = self.command(&words[0]);
+        command.args(&words[1..]).args(args);
+        Ok(command)
     }
 
     fn directory(&self, path: &Path) -> io::Result<()> {
@@ -197,14 +232,9 @@ impl Scene {
         command
     }
 
-    /// picktwo with these arguments; sessions are in this run's tier ([`container`]).
+    /// picktwo with these arguments, in this program's tier ([`tier::tier`]).
     pub fn picktwo<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.command(&self.picktwo);
-        let mut args = args.into_iter().peekable();
-        if container() && args.peek().is_some_and(|first| first.as_ref() == "run") {
-            command.args(["run", "--tier", "container"]);
-            args.next();
-        }
         command.args(args);
         command
     }
@@ -247,18 +277,6 @@ impl Scene {
             ))),
         }
     }
-}
-
-/// Whether this test program tries the container tier: one whose name begins with `container_` is the same tests in that tier, and
-/// `PICKTWO_TEST_TIER=container` asks any for it.
-#[must_use]
-pub fn container() -> bool {
-    let by_name = || {
-        let exe = std::env::current_exe().unwrap_or_default();
-        exe.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("container_"))
-    };
-    std::env::var_os("PICKTWO_TEST_TIER").map_or_else(by_name, |tier| tier == "container")
 }
 
 /// One element of `picktwo sessions --json`; members that it may gain are ignored.

@@ -75,7 +75,7 @@ enum Kind {
         rights: Rights,
         /// Once it watches.
         keeper: Option<Keeper>,
-        keeper_pid: i32,
+        /// What is picktwo's own of all that this process may look into, from then on.
         others: Arc<OnceLock<Vec<i32>>>,
         _home: Closing,
     },
@@ -238,7 +238,6 @@ impl Starting {
                             place: made.place,
                             rights,
                             keeper: None,
-                            keeper_pid: 0,
                             others: Arc::default(),
                             _home: made.home,
                         },
@@ -290,14 +289,11 @@ impl Ground {
                 Some(namespaces) => agent::start(command, &namespaces).map_err(StartError::Command),
                 None => Err(StartError::Wait(Errno::EINVAL)),
             },
-            Kind::Container { keeper_pid, others, .. } => {
+            Kind::Container { .. } => {
                 // Whatever loses its parent becomes the launcher's child: it stays where the launcher may look into it (Yama), and is
                 // reaped.
                 nix::sys::prctl::set_child_subreaper(true).map_err(StartError::Wait)?;
-                let starting = agent::start_in_container(command, exe).map_err(StartError::Command)?;
-                *keeper_pid = starting.keeper().unwrap_or_default();
-                let _ = others.set(vec![own_pid(), *keeper_pid]);
-                Ok(starting)
+                agent::start_in_container(command, exe).map_err(StartError::Command)
             }
         }
     }
@@ -308,8 +304,9 @@ impl Ground {
     /// The step that failed.
     pub(super) fn launched(&mut self, starting: agent::Starting) -> Result<(Prepared, Option<Listener>), StartError> {
         let (prepared, listener, made) = starting.ready().map_err(StartError::Command)?;
-        if let Kind::Container { keeper, .. } = &mut self.kind {
-            *keeper = made;
+        if let (Kind::Container { keeper, others, .. }, Some(made)) = (&mut self.kind, made) {
+            let _ = others.set(vec![own_pid(), made.child.pid(), made.second]);
+            *keeper = Some(made);
         }
         Ok((prepared, listener))
     }
@@ -374,7 +371,9 @@ impl Ground {
     pub(super) fn members(&self, member: i32) -> Members {
         match &self.kind {
             Kind::View(_) => Members::OfNamespace(member),
-            Kind::Container { keeper_pid, .. } => Members::OfDomain(vec![own_pid(), *keeper_pid]),
+            Kind::Container { others, .. } => {
+                Members::OfDomain(others.get().cloned().unwrap_or_else(|| vec![own_pid()]))
+            }
         }
     }
 
@@ -402,10 +401,10 @@ impl Ground {
         {
             return None;
         }
-        if let Kind::Container { keeper, keeper_pid, .. } = self.kind {
+        if let Kind::Container { keeper, others, .. } = self.kind {
             let kept = keeper.is_some_and(Keeper::end);
             let until = Instant::now() + LAST_BREATH;
-            let members = Members::OfDomain(vec![own_pid(), keeper_pid]);
+            let members = Members::OfDomain(others.get().cloned().unwrap_or_else(|| vec![own_pid()]));
             loop {
                 // Without its keeper the session is ended one by one: all of it is below this process, which is its subreaper.
                 for pid in members.list().into_iter().filter(|_| !kept) {

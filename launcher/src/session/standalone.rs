@@ -26,7 +26,7 @@ pub(crate) fn fetch(
     let Request::Fetch { url, question, budget } = request else {
         return Err("only retrievals work outside a session".to_owned());
     };
-    super::tier::retrieval().map_err(|e| e.to_string())?;
+    let tier = super::tier::retrieval().map_err(|e| e.to_string())?;
     let exe = process::own_executable().map_err(|e| e.to_string())?;
     let (channel, child) = web::fork_asleep(exe.as_fd()).map_err(|e| e.to_string())?;
     let loaded = policy::load(None, None, None, extra).map_err(|e| {
@@ -46,7 +46,7 @@ pub(crate) fn fetch(
     let start = Event::Start {
         session: id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        tier: "full".to_owned(),
+        tier: tier.to_string(),
         landlock: landlock::abi().map_err(|e| e.to_string())?,
         policy: policy::fingerprint(&policy),
         profile: names::FETCH_PROFILE.to_owned(),

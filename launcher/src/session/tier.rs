@@ -58,7 +58,7 @@ const CONTAINER_WEAKER: [&str; 5] = [
     "no servers on loopback and no UDP inside: the network is the host's, so nothing may listen in it",
     "HOME and TMPDIR are picktwo's private directories under their real paths, and /tmp is closed: nothing can be mounted over the host's",
     "numbers of other processes and names of interfaces and of the host can be seen: there is one view of them",
-    "what a session leaves is ended by a keeper instead of by the kernel: killing picktwo's processes all at once defeats it",
+    "what a session leaves is ended by two keepers instead of by the kernel: killing them and the launcher all at once defeats it",
 ];
 
 /// What is missing for a tier. Each is one sentence that says where and what to do.
@@ -294,16 +294,21 @@ pub(crate) fn floor() -> Result<Facts, Missing> {
     }
 }
 
-/// Checks what a retrieval outside of a session needs.
+/// Checks what a retrieval outside of a session needs, and answers the tier that a session would have here, for the record: it uses
+/// no namespace itself.
 ///
 /// # Errors
 /// What is missing.
-pub(crate) fn retrieval() -> Result<(), Missing> {
+pub(crate) fn retrieval() -> Result<Tier, Missing> {
     floor()?;
     if supervised()? {
         return Err(Missing::Supervised);
     }
-    Ok(())
+    Ok(if namespaces().is_ok() {
+        Tier::Full
+    } else {
+        Tier::Container
+    })
 }
 
 /// Tries everything that the full tier needs, in children that end at once.

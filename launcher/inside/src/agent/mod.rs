@@ -328,14 +328,6 @@ pub fn start_in_container(command: &Command, exe: OwnedFd) -> Result<Starting, E
 }
 
 impl Starting {
-    /// The process number of the keeper, where there is one.
-    pub fn keeper(&self) -> Option<i32> {
-        match &self.between {
-            Between::Joined(_) => None,
-            Between::Keeper(keeper, _) => Some(keeper.child.pid()),
-        }
-    }
-
     /// Waits until the process is ready to execute. The listener is where its granted calls arrive, if it has any: somebody must serve
     /// them before [`Prepared::go`]. A keeper watches from then on.
     ///
@@ -347,7 +339,7 @@ impl Starting {
         // It has nothing left to do, whatever happened.
         let (reaped, keeper) = match self.between {
             Between::Joined(between) => (between.wait().map(drop).map_err(Error::from), None),
-            Between::Keeper(keeper, launcher) => (keeper.ready(launcher.as_fd()), Some(keeper)),
+            Between::Keeper(mut keeper, launcher) => (keeper.ready(launcher.as_fd()), Some(keeper)),
         };
         match (outcome.and(reaped), arrived) {
             (

@@ -9,6 +9,7 @@ const IPC_CREAT: i64 = 0o1000;
 const IPC_RMID: i64 = 0;
 const SESSION_KEYRING: i64 = -3;
 const KEYCTL_UNLINK: i64 = 9;
+const KEYCTL_JOIN_SESSION_KEYRING: i64 = 1;
 
 /// What exists on the host. What cannot be made has no control.
 pub(super) struct Objects {
@@ -57,6 +58,9 @@ impl Objects {
         ) {
             call(libc::SYS_close, [Arg::Int(fd)]);
         }
+        // A keyring of this judge's own stands for the person's: what the login has may be nobody's, or somebody else's (`su`). What is
+        // started from here on has it, too.
+        call(libc::SYS_keyctl, [Arg::Int(KEYCTL_JOIN_SESSION_KEYRING), Arg::Null]);
         let held = call(
             libc::SYS_add_key,
             [
