@@ -56,7 +56,8 @@ const NESTED_WEAKER: [&str; 5] = [
 const CONTAINER_WEAKER: [&str; 5] = [
     "files outside are refused (EACCES) instead of invisible: that one exists, its size and its owner show through stat",
     "no servers on loopback and no UDP inside: the network is the host's, so nothing may listen in it",
-    "HOME and TMPDIR are picktwo's private directories under their real paths, and /tmp is closed: nothing can be mounted over the host's",
+    "HOME and TMPDIR are picktwo's private directories under their real paths, and /tmp is closed: nothing can be mounted over the host's; \
+     what ignores TMPDIR needs a directory of its own there (--rw /tmp/NAME, in edit mode)",
     "numbers of other processes and names of interfaces and of the host can be seen: there is one view of them",
     "what a session leaves is ended by two keepers instead of by the kernel: killing them and the launcher all at once defeats it",
 ];
