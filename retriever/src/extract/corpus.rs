@@ -184,6 +184,10 @@ fn content_of_real_pages() {
         gaps.sort_by(|a, b| a.0.total_cmp(&b.0));
         gaps.iter().take(n).for_each(|g| println!("{g:?}"));
     }
+    for s in &samples {
+        let emptied = read(s, true).trim().is_empty() && !read(s, false).trim().is_empty();
+        assert!(!emptied, "nothing is left of {}", s.url);
+    }
     if cfg!(debug_assertions) {
         return;
     }

@@ -51,6 +51,8 @@ struct Sheets {
     variables: HashMap<String, String>,
     /// No sheet outside the page can change what it looks like.
     own_only: bool,
+    /// Rules that veil the page until a script lifts them: they hide nothing any more.
+    lifted: HashSet<usize>,
 }
 
 impl Sheets {
@@ -87,6 +89,7 @@ impl Sheets {
             variables: variables.into_iter().filter_map(|(k, v)| Some((k, v?))).collect(),
             own_only: !document.select("link[rel~='stylesheet'], link[as='style']").exists()
                 && !document.select("style").text().contains("@import"),
+            lifted: HashSet::new(),
         };
         for rule in rules {
             let Ok(matcher) = Matcher::new(&rule.selector) else {
@@ -102,9 +105,8 @@ impl Sheets {
         sheets
     }
 
-    /// The element's own declarations, from rules and from its attribute.
-    fn own(&self, node: &NodeRef<'_>, matches: &mut usize) -> Own {
-        let inline = node.attr("style").map(|s| css::declarations(&s)).unwrap_or_default();
+    /// The rules that apply to an element, from the weakest to the strongest.
+    fn hits(&self, node: &NodeRef<'_>, matches: &mut usize) -> Vec<usize> {
         let mut hits: Vec<usize> = Vec::new();
         if !self.rules.is_empty() && *matches < MAX_MATCHES {
             let mut keys: Vec<String> = Vec::new();
@@ -123,16 +125,23 @@ impl Sheets {
                 .chain(&self.general);
             for &n in found {
                 *matches += 1;
-                if node.is_match(&self.rules[n].1) {
+                if !self.lifted.contains(&n) && node.is_match(&self.rules[n].1) {
                     hits.push(n);
                 }
             }
         }
+        hits.sort_by_key(|n| (self.rules[*n].0.specificity, *n));
+        hits.dedup();
+        hits
+    }
+
+    /// The element's own declarations, from rules and from its attribute.
+    fn own(&self, node: &NodeRef<'_>, matches: &mut usize) -> Own {
+        let inline = node.attr("style").map(|s| css::declarations(&s)).unwrap_or_default();
+        let hits = self.hits(node, matches);
         if hits.is_empty() && inline.is_empty() {
             return Own::default();
         }
-        hits.sort_by_key(|n| (self.rules[*n].0.specificity, *n));
-        hits.dedup();
         let declared = || hits.iter().flat_map(|n| &self.rules[*n].0.declarations);
         let ordered = declared()
             .filter(|d| !d.important)
@@ -141,13 +150,25 @@ impl Sheets {
             .chain(inline.iter().filter(|d| d.important));
         Own::new(ordered, &self.variables)
     }
+
+    /// Takes the rules that hide `node` for a veil: what a script shows of it, it shows of all that they apply to.
+    fn lift(&mut self, node: &NodeRef<'_>, matches: &mut usize) {
+        let clear = Inherited::root(self.own_only);
+        for n in self.hits(node, matches) {
+            let alone = Own::new(self.rules[n].0.declarations.iter(), &self.variables);
+            let now = alone.hand_down(clear);
+            if alone.unseen(&now).is_some() || now.unseen().is_some() {
+                self.lifted.insert(n);
+            }
+        }
+    }
 }
 
 /// Removes hidden text from the page's tree and says how much there was. With `lift_veils`, an element that holds most of the
 /// page's text is not taken for hidden: a script is to show it.
 pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
     let mut hidden = Hidden::default();
-    let sheets = Sheets::read(document);
+    let mut sheets = Sheets::read(document);
     let turned: HashSet<String> = turned_over(document);
     let most = if lift_veils {
         readable(&document.root()) / 2
@@ -193,6 +214,9 @@ pub(super) fn remove(document: &Document, lift_veils: bool) -> Hidden {
             // What hides the whole page is a veil that a script lifts, or there would be no page.
             let root = matches!(&*name, "html" | "body");
             if (why.is_some() || darker) && (root || lift_veils && readable(&child) >= most) {
+                if lift_veils && !root {
+                    sheets.lift(&child, &mut matches);
+                }
                 stack.push((child, inherited));
                 continue;
             }

@@ -108,6 +108,30 @@ fn bases() -> Vec<String> {
             "<div class=content><h2>Sub</h2><ul><li>{paragraph}</li><li>VISIBLE one of the items that stays</li></ul>@<p>{paragraph} End.</p></div>"
         ),
         "<p>VISIBLE short page.</p>@".to_owned(),
+        format!(
+            "<h1>Reference</h1><dl><dt>key</dt><dd>{paragraph}</dd><dt>other</dt><dd>VISIBLE second definition.@</dd></dl>"
+        ),
+        format!(
+            "<nav><a href=/a>Start</a></nav><section><h2>Install</h2><p>{paragraph}</p><pre>tool --init\n</pre>@<p>VISIBLE then run it.</p></section>"
+        ),
+        format!(
+            "<h1>Thread</h1><div class=post><b>ann</b><p>{paragraph}</p></div><div class=post><b>ben</b><p>VISIBLE I saw that, too.</p>@</div>"
+        ),
+        format!(
+            "<h1>Lamp</h1><p>VISIBLE lamp for the desk.</p><table><tr><th>Power</th><th>Colour</th></tr><tr><td>9 W</td><td>warm</td></tr></table>@<p>{paragraph}</p>"
+        ),
+        format!(
+            "<h1>All guides</h1><ul><li><a href=/1>First guide</a> {paragraph}</li><li><a href=/2>VISIBLE second guide</a></li></ul>@"
+        ),
+        format!(
+            "<table role=presentation><tr><td><p>VISIBLE in a layout of tables.</p>@<p>{paragraph}</p></td></tr></table>"
+        ),
+        format!(
+            "<h1>Questions</h1><details><summary>VISIBLE why?</summary><p>{paragraph}</p>@</details><blockquote><p>{paragraph}</p></blockquote>"
+        ),
+        format!(
+            "<main><article><header><h1>説明</h1></header><p>設定ファイルは起動時に一度だけ読み込まれます。</p>@<p>VISIBLE {paragraph}</p></article></main><aside>Related</aside>"
+        ),
     ]
 }
 
@@ -125,6 +149,19 @@ fn hidden_text_goes_and_visible_text_stays() {
         )));
         assert!(text.contains("MARK"), "{base}: {text}");
     }
+}
+
+#[test]
+fn a_page_whose_veil_has_many_layers_is_read() {
+    let paragraph = "The configuration file is read once at start, and every key that is not known is refused.";
+    let page = page(&format!(
+        "<style>.box{{visibility:hidden}}</style><p>Menu</p><div class=box><div class=box><h1>Guide</h1></div>
+         <div class=box><p>{paragraph}</p></div><div class=box><p>{paragraph} Again.</p></div><p style='display:none'>MARK</p></div>"
+    ));
+    let text = all(&page);
+    assert!(text.contains("Guide") && text.contains("Again."), "{text}");
+    assert!(!text.contains("MARK"), "{text}");
+    assert!(page.flags.iter().any(|f| f.id == "veiled"));
 }
 
 #[test]
