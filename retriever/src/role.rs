@@ -181,7 +181,7 @@ async fn retrieve(job: &Job, outside: Channel, launcher: &Channel) -> Result<Fro
     let document = fetch::fetch(&job.url, &job.limits, &job.roots, names, &mut Launcher(launcher)).await?;
     let fetched = rfc3339(SystemTime::now());
     let read = catch_unwind(AssertUnwindSafe(|| {
-        let page = extract::read(document.kind, &document.text, &document.url)?;
+        let page = extract::read(&document)?;
         Ok(distil::distil(
             &document,
             &page,

@@ -308,7 +308,7 @@ fn errors_of_servers_and_documents_have_their_own_names() {
         "/404" => head(out, 404, &[("content-type", "text/html"), ("content-length", "0")]),
         "/500" => head(out, 500, &[]),
         "/png" => respond(out, "image/png", b"\x89PNG"),
-        "/pdf" => respond(out, "application/octet-stream", b"%PDF-1.7 x"),
+        "/pdf" => respond(out, "application/pdf", b"<html>no PDF"),
         "/nul" => respond(out, "text/html", b"<p>a\0b"),
         "/utf7" => respond(out, "text/html; charset=utf-7", b"+ADw-script+AD4-"),
         "/short" => {
@@ -331,7 +331,7 @@ fn errors_of_servers_and_documents_have_their_own_names() {
         ("/404", "status"),
         ("/500", "status"),
         ("/png", "content-type"),
-        ("/pdf", "content-type"),
+        ("/pdf", "encoding"),
         ("/nul", "content-type"),
         ("/utf7", "encoding"),
         ("/short", "protocol"),

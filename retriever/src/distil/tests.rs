@@ -5,7 +5,6 @@ use reqwest::Url;
 
 fn document(kind: Kind, text: &str) -> (Document, Page) {
     let url = Url::parse("https://docs.example.org/guide").expect("a URL");
-    let page = extract::read(kind, text, &url).expect("a small document");
     let document = Document {
         url,
         kind,
@@ -15,6 +14,7 @@ fn document(kind: Kind, text: &str) -> (Document, Page) {
         undecodable: 0,
         wire_bytes: text.len() as u64,
     };
+    let page = extract::read(&document).expect("a small document");
     (document, page)
 }
 

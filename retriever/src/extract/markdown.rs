@@ -50,8 +50,7 @@ pub(super) fn read(text: &str, url: &Url) -> Page {
     let lines: Vec<&str> = text.lines().collect();
     reader.define(&lines);
     reader.blocks(&lines);
-    let first = reader.page.blocks.iter().find(|b| b.kind == BlockKind::Heading);
-    reader.page.title = first.map(|b| b.text.clone()).unwrap_or_default();
+    reader.page.title = first_heading(&reader.page);
     if reader.hidden > 0 {
         let note = "comments and hidden elements of the document were removed".to_owned();
         reader.page.flags.push(Flag {
@@ -61,6 +60,12 @@ pub(super) fn read(text: &str, url: &Url) -> Page {
         });
     }
     reader.page
+}
+
+/// What a document without a title is called by.
+pub(super) fn first_heading(page: &Page) -> String {
+    let first = page.blocks.iter().find(|b| b.kind == BlockKind::Heading);
+    first.map(|b| b.text.clone()).unwrap_or_default()
 }
 
 impl Reader<'_> {

@@ -4,13 +4,18 @@ mod blocks;
 mod color;
 mod css;
 mod hidden;
+mod json;
 mod markdown;
+mod notebook;
+#[cfg(feature = "pdf")]
+mod pdf;
 mod plain;
 mod select;
 mod shape;
 mod style;
+mod xml;
 
-use crate::fetch::{FetchError, Kind, Large};
+use crate::fetch::{Document, FetchError, Kind, Large};
 use picktwo_wire::answer::{BlockKind, Flag};
 use reqwest::Url;
 
@@ -80,14 +85,20 @@ impl Block {
 /// Reads a document.
 ///
 /// # Errors
-/// [`FetchError::TooLarge`] if it is built to exhaust whoever reads it.
-pub fn read(kind: Kind, text: &str, url: &Url) -> Result<Page, FetchError> {
-    Ok(match kind {
+/// [`FetchError::TooLarge`] and [`FetchError::Timeout`] if it is built to exhaust whoever reads it, [`FetchError::Encoding`] if it is
+/// malformed beyond reading.
+pub fn read(document: &Document) -> Result<Page, FetchError> {
+    let (text, url) = (document.text.as_str(), &document.url);
+    Ok(match document.kind {
         Kind::Html => html(text, url)?,
         Kind::Markdown => markdown::read(text, url),
-        Kind::Json => plain::json(text),
-        Kind::Xml => plain::xml(text),
+        Kind::Json => json::read(text),
+        Kind::Notebook => notebook::read(text, url),
+        Kind::Xml => xml::read(text, url),
+        Kind::Source => plain::source(text),
         Kind::Plain => plain::text(text),
+        #[cfg(feature = "pdf")]
+        Kind::Pdf => pdf::read(&document.body)?,
     })
 }
 

@@ -81,6 +81,8 @@ pub enum Slow {
     Total(u64),
     /// The body, in bytes per second.
     Rate(u64),
+    /// Reading what had arrived, in seconds.
+    Reading(u64),
 }
 
 /// What was too large.
@@ -151,6 +153,7 @@ impl std::fmt::Display for FetchError {
             Self::Timeout(Slow::Connect(ms)) => write!(f, "no connection within {ms} ms"),
             Self::Timeout(Slow::Total(ms)) => write!(f, "the page did not arrive within {ms} ms"),
             Self::Timeout(Slow::Rate(rate)) => write!(f, "the page arrived at less than {rate} bytes per second"),
+            Self::Timeout(Slow::Reading(s)) => write!(f, "the document could not be read within {s} s of computing"),
             Self::TooLarge(Large::Headers) => write!(
                 f,
                 "the response's header fields are larger than {}",

@@ -12,8 +12,15 @@ pub enum Kind {
     Markdown,
     /// JSON in any of its types.
     Json,
+    /// A Jupyter notebook.
+    Notebook,
     /// XML, RSS, Atom.
     Xml,
+    /// Source code.
+    Source,
+    /// PDF, which is no text before it is read.
+    #[cfg(feature = "pdf")]
+    Pdf,
     /// Anything else that is text.
     Plain,
 }
@@ -58,12 +65,143 @@ const TEXT_TYPES: &[&str] = &[
     "application/x-ruby",
     "application/x-perl",
     "application/rtf",
-    "application/x-ndjson",
-    "application/jsonl",
     "application/x-subrip",
-    "message/rfc822",
     "model/gltf+json",
 ];
+
+/// Ends of names of files that hold source code or settings.
+const SOURCE: &[&str] = &[
+    "asm",
+    "awk",
+    "bash",
+    "bat",
+    "bzl",
+    "c",
+    "cc",
+    "cfg",
+    "clj",
+    "cljs",
+    "cmake",
+    "conf",
+    "cpp",
+    "cs",
+    "css",
+    "cxx",
+    "d",
+    "dart",
+    "diff",
+    "el",
+    "elm",
+    "erl",
+    "ex",
+    "exs",
+    "f90",
+    "fish",
+    "fs",
+    "glsl",
+    "go",
+    "gradle",
+    "graphql",
+    "groovy",
+    "h",
+    "hcl",
+    "hh",
+    "hpp",
+    "hrl",
+    "hs",
+    "ini",
+    "java",
+    "jl",
+    "js",
+    "jsx",
+    "kt",
+    "kts",
+    "less",
+    "lisp",
+    "lock",
+    "lua",
+    "m",
+    "mjs",
+    "mk",
+    "ml",
+    "mli",
+    "mm",
+    "mod",
+    "nim",
+    "nix",
+    "patch",
+    "php",
+    "pl",
+    "pm",
+    "properties",
+    "proto",
+    "ps1",
+    "pxd",
+    "py",
+    "pyi",
+    "pyx",
+    "r",
+    "rb",
+    "rkt",
+    "rs",
+    "s",
+    "sass",
+    "scala",
+    "scm",
+    "scss",
+    "sh",
+    "sol",
+    "sql",
+    "svelte",
+    "swift",
+    "tcl",
+    "tex",
+    "tf",
+    "toml",
+    "ts",
+    "tsx",
+    "v",
+    "vala",
+    "vb",
+    "vhdl",
+    "vim",
+    "vue",
+    "wat",
+    "yaml",
+    "yml",
+    "zig",
+    "zsh",
+];
+
+fn is_source(extension: Option<&str>) -> bool {
+    extension.is_some_and(|e| SOURCE.binary_search(&e).is_ok())
+}
+
+/// Readers look for the mark in the first kilobyte.
+fn is_pdf(body: &[u8]) -> bool {
+    let start = &body[..body.len().min(PRESCAN)];
+    let text = start.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
+    start[text..]
+        .strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(&start[text..])
+        .starts_with(b"%PDF-")
+}
+
+/// A document that is, or calls itself, PDF. Before it has come, the type is all there is.
+#[cfg(feature = "pdf")]
+fn pdf(body: &[u8]) -> Result<Kind, FetchError> {
+    if body.is_empty() || memchr::memmem::find(&body[..body.len().min(PRESCAN)], b"%PDF-").is_some() {
+        return Ok(Kind::Pdf);
+    }
+    Err(FetchError::Encoding("it calls itself PDF and is not".to_owned()))
+}
+
+#[cfg(not(feature = "pdf"))]
+fn pdf(_: &[u8]) -> Result<Kind, FetchError> {
+    Err(FetchError::ContentType {
+        media: "application/pdf (this picktwo was built without PDF)".to_owned(),
+    })
+}
 
 /// Decides how to read a document from its type, the URL's path and its first bytes.
 pub(crate) fn kind(media: &str, path: &str, body: &[u8]) -> Result<Kind, FetchError> {
@@ -72,8 +210,8 @@ pub(crate) fn kind(media: &str, path: &str, body: &[u8]) -> Result<Kind, FetchEr
             media: media.to_owned(),
         })
     };
-    if body.starts_with(b"%PDF-") || media == "application/pdf" {
-        return unread("application/pdf (PDF, not supported yet)");
+    if is_pdf(body) || matches!(media, "application/pdf" | "application/x-pdf") {
+        return pdf(body);
     }
     let extension = path
         .rsplit('/')
@@ -83,12 +221,18 @@ pub(crate) fn kind(media: &str, path: &str, body: &[u8]) -> Result<Kind, FetchEr
     let kind = match media {
         "text/html" | "application/xhtml+xml" => Kind::Html,
         "text/markdown" | "text/x-markdown" => Kind::Markdown,
+        "application/x-ipynb+json" => Kind::Notebook,
+        "application/json" | "text/plain" if extension.as_deref() == Some("ipynb") => Kind::Notebook,
         m if m == "application/json" || m == "text/json" || m.ends_with("+json") => Kind::Json,
         m if m == "application/xml" || m == "text/xml" || m.ends_with("+xml") && !m.starts_with("image/") => Kind::Xml,
         // Servers of source code and release notes call them all plain text.
         "text/plain" if matches!(extension.as_deref(), Some("md" | "markdown")) => Kind::Markdown,
-        "text/plain" if extension.as_deref() == Some("json") => Kind::Json,
-        m if m.starts_with("text/") || TEXT_TYPES.contains(&m) => Kind::Plain,
+        "application/x-ndjson" | "application/jsonl" => Kind::Json,
+        "text/plain" if matches!(extension.as_deref(), Some("json" | "jsonl" | "ndjson")) => Kind::Json,
+        "text/plain" if is_source(extension.as_deref()) => Kind::Source,
+        "text/plain" | "text/csv" | "text/tab-separated-values" | "text/rtf" | "message/rfc822" => Kind::Plain,
+        // Whatever else calls itself text is written for a program.
+        m if m.starts_with("text/") || TEXT_TYPES.contains(&m) => Kind::Source,
         "" | "application/octet-stream" | "binary/octet-stream" | "application/x-unknown-content-type" => {
             sniff(extension.as_deref(), body)
         }
@@ -124,7 +268,9 @@ fn sniff(extension: Option<&str>, body: &[u8]) -> Kind {
     } else {
         match extension {
             Some("md" | "markdown") => Kind::Markdown,
-            Some("json") => Kind::Json,
+            Some("json" | "jsonl" | "ndjson") => Kind::Json,
+            Some("ipynb") => Kind::Notebook,
+            extension if is_source(extension) => Kind::Source,
             _ => Kind::Plain,
         }
     }
@@ -133,6 +279,10 @@ fn sniff(extension: Option<&str>, body: &[u8]) -> Kind {
 /// The document's text: encoding by byte order mark, header, declaration in the document, and then UTF-8 or, where the bytes are
 /// not, Windows-1252. The second value counts characters that could not be decoded.
 pub(crate) fn text(kind: Kind, charset: Option<&str>, body: &[u8]) -> Result<(String, u64), FetchError> {
+    #[cfg(feature = "pdf")]
+    if kind == Kind::Pdf {
+        return Ok((String::new(), 0));
+    }
     let encoding = encoding(kind, charset, body)?;
     let (text, _, bad) = encoding.decode(body);
     let bad = if bad {
@@ -226,15 +376,18 @@ mod tests {
         assert_eq!(kind("application/problem+json", "/", b"{}"), Ok(Kind::Json));
         assert_eq!(kind("application/atom+xml", "/", b"<feed/>"), Ok(Kind::Xml));
         assert_eq!(kind("text/plain", "/README.md", b"# x"), Ok(Kind::Markdown));
-        assert_eq!(kind("text/x-rust", "/a.rs", b"fn"), Ok(Kind::Plain));
+        assert_eq!(kind("text/x-rust", "/a", b"fn"), Ok(Kind::Source));
+        assert_eq!(kind("text/plain", "/a.rs", b"fn"), Ok(Kind::Source));
+        assert_eq!(kind("application/octet-stream", "/a.toml", b"[a]"), Ok(Kind::Source));
+        assert_eq!(kind("text/plain", "/a.rs.txt", b"fn"), Ok(Kind::Plain));
+        assert_eq!(kind("text/plain", "/a.ipynb", b"{}"), Ok(Kind::Notebook));
+        assert_eq!(kind("application/jsonl", "/a", b"{}"), Ok(Kind::Json));
         assert_eq!(kind("", "/", b" <!DOCTYPE html>"), Ok(Kind::Html));
         assert_eq!(kind("application/octet-stream", "/x", b"plain"), Ok(Kind::Plain));
         assert_eq!(kind("text/plain", "/", b"\xff\xfea\0b\0"), Ok(Kind::Plain));
         for (header, body) in [
             ("image/png", &b"x"[..]),
             ("image/svg+xml", b"<svg/>"),
-            ("application/pdf", b"%PDF-1.7"),
-            ("text/html", b"%PDF-1.7"),
             ("text/plain", b"a\0b"),
             ("application/octet-stream", b"\x7fELF\0"),
             ("application/zip", b"PK"),
@@ -249,6 +402,24 @@ mod tests {
             parse("text/html\u{202e}; charset=\"UTF-8\""),
             (String::new(), Some("UTF-8".to_owned()))
         );
+    }
+
+    #[test]
+    fn ends_of_names_are_in_order() {
+        assert!(SOURCE.is_sorted());
+    }
+
+    #[cfg(feature = "pdf")]
+    #[test]
+    fn pdf_is_told_by_its_bytes() {
+        for header in ["application/pdf", "text/html", "application/octet-stream", ""] {
+            assert_eq!(kind(header, "/", b"%PDF-1.7\0"), Ok(Kind::Pdf), "{header}");
+        }
+        assert_eq!(kind("application/pdf", "/", b""), Ok(Kind::Pdf));
+        assert!(matches!(
+            kind("application/pdf", "/", b"<html>"),
+            Err(FetchError::Encoding(_))
+        ));
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn host(url: &Url) -> String {
 
 fn client(limits: &Limits, roots: &[Vec<u8>], names: Arc<dyn Names>) -> Result<Client, FetchError> {
     let mut headers = HeaderMap::new();
-    let accept = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,application/xml;q=0.9,text/*;q=0.8,*/*;q=0.1";
+    let accept = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,application/xml;q=0.9,application/pdf;q=0.8,text/*;q=0.8,*/*;q=0.1";
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(decode::ACCEPTED));
     headers.insert(header::ACCEPT_LANGUAGE, HeaderValue::from_static("en,*;q=0.5"));
