@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Connections that are served at the same time; further ones are told so.
-const PARALLEL: usize = 16;
+/// Connections that are served at the same time; further ones are told so. Most of them wait for their turn with the web side.
+const PARALLEL: usize = 128;
 /// A connection that asks nothing for this long is closed; the MCP server connects again.
 const IDLE: Duration = Duration::from_secs(600);
 

@@ -6,7 +6,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Bytes of one block.
-const PIECE: usize = 1200;
+const PIECE: usize = 600;
 /// Levels that are cut into pieces; what lies deeper is laid out and cut by lines.
 const MAX_LEVELS: usize = 6;
 /// Bytes from which on a text with line ends inside JSON is shown as text.

@@ -223,6 +223,8 @@ pub(crate) fn kind(media: &str, path: &str, body: &[u8]) -> Result<Kind, FetchEr
         "text/markdown" | "text/x-markdown" => Kind::Markdown,
         "application/x-ipynb+json" => Kind::Notebook,
         "application/json" | "text/plain" if extension.as_deref() == Some("ipynb") => Kind::Notebook,
+        // What lists of types make of `.rs` and `.ts`.
+        "application/rls-services+xml" | "video/mp2t" if is_source(extension.as_deref()) => Kind::Source,
         m if m == "application/json" || m == "text/json" || m.ends_with("+json") => Kind::Json,
         m if m == "application/xml" || m == "text/xml" || m.ends_with("+xml") && !m.starts_with("image/") => Kind::Xml,
         // Servers of source code and release notes call them all plain text.
@@ -379,6 +381,8 @@ mod tests {
         assert_eq!(kind("text/x-rust", "/a", b"fn"), Ok(Kind::Source));
         assert_eq!(kind("text/plain", "/a.rs", b"fn"), Ok(Kind::Source));
         assert_eq!(kind("application/octet-stream", "/a.toml", b"[a]"), Ok(Kind::Source));
+        assert_eq!(kind("application/rls-services+xml", "/a.rs", b"fn"), Ok(Kind::Source));
+        assert_eq!(kind("video/mp2t", "/a.ts", b"let"), Ok(Kind::Source));
         assert_eq!(kind("text/plain", "/a.rs.txt", b"fn"), Ok(Kind::Plain));
         assert_eq!(kind("text/plain", "/a.ipynb", b"{}"), Ok(Kind::Notebook));
         assert_eq!(kind("application/jsonl", "/a", b"{}"), Ok(Kind::Json));
@@ -392,6 +396,7 @@ mod tests {
             ("application/octet-stream", b"\x7fELF\0"),
             ("application/zip", b"PK"),
             ("video/mp4", b"x"),
+            ("video/mp2t", b"x"),
         ] {
             assert!(
                 matches!(kind(header, "/", body), Err(FetchError::ContentType { .. })),

@@ -25,7 +25,7 @@ use std::time::Instant;
 /// The most retrievers at the same time, whatever the launcher asks for.
 pub const MAX_PARALLEL: usize = 16;
 /// Retrievals that may wait for their turn.
-const MAX_QUEUED: usize = 64;
+const MAX_QUEUED: usize = 256;
 /// What [`FromWeb::Ended`] says of a retriever that could not be started.
 const NOT_STARTED: i32 = 125;
 /// What it says of one that was stopped before its turn.

@@ -5,6 +5,9 @@ use crate::extract::Block;
 use picktwo_wire::answer::BlockKind;
 use std::collections::HashMap;
 
+/// Share of a page's height at its upper and lower edge where its number stands.
+const MARGIN: f64 = 0.1;
+
 /// A line, as it was drawn from left to right.
 struct Line {
     x: f64,
@@ -23,7 +26,13 @@ pub(super) fn blocks(pages: &[Drawn], all: bool) -> Vec<Block> {
     let mut lines = Vec::new();
     for (n, page) in pages.iter().enumerate() {
         let seen = page.glyphs.iter().filter(|g| all || !g.hidden);
-        lines.extend(self::lines(seen, n));
+        let margin = page.height * MARGIN;
+        // A number alone at the edge is the page's own.
+        let is_number = |l: &Line| {
+            let at_edge = l.y < margin || l.y > page.height - margin;
+            at_edge && l.text.trim().len() <= 4 && l.text.trim().bytes().all(|b| b.is_ascii_digit())
+        };
+        lines.extend(self::lines(seen, n).into_iter().filter(|l| !is_number(l)));
     }
     let usual = usual_size(&lines);
     let mut blocks: Vec<Block> = Vec::new();

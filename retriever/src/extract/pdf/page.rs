@@ -39,6 +39,8 @@ pub(super) struct Character {
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     pub(super) glyphs: Vec<Character>,
+    /// In points.
+    pub(super) height: f64,
 }
 
 /// An area that was painted: what is written on it must differ from it, and what was written before is under it.
@@ -82,7 +84,10 @@ impl Reader {
                     .contains(Point::new(covered.x, covered.y - covered.size / 4.0));
             }
         }
-        Drawn { glyphs: self.glyphs }
+        Drawn {
+            glyphs: self.glyphs,
+            height: self.page.height(),
+        }
     }
 
     /// The library's interpreter cannot be told to stop.

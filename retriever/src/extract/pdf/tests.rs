@@ -72,7 +72,7 @@ fn headings_paragraphs_and_code_are_told_apart() {
          BT /F 11 Tf 50 660 Td (The server listens on port 8443 unless the config-) Tj 0 -14 Td (uration says otherwise. It) Tj
          0 -14 Td (stops on SIGTERM.) Tj 0 -40 Td (A second paragraph stands) Tj 0 -14 Td (here and goes on) Tj ET
          BT /C 10 Tf 50 500 Td (def main\\(\\):) Tj 24 -12 Td (if ready:) Tj 24 -12 Td (serve\\(8443\\)) Tj ET",
-        "BT /F 11 Tf 50 750 Td [(over the) -300 (page and K) 80 (erned.)] TJ ET",
+        "BT /F 11 Tf 50 750 Td [(over the) -300 (page and K) 80 (erned.)] TJ 0 -720 Td (12) Tj ET",
     ]))
     .expect("a document");
     assert_eq!(
