@@ -154,11 +154,12 @@ import os, time
 for _ in range(4):
     if os.fork() == 0:
         os.setsid()
-        # A chain: each link ends as soon as the next one lives.
+        # A chain: each link ends as soon as the next one lives, too soon for a list of processes to show it.
         while True:
             if os.fork():
                 os._exit(0)
             os.setsid()
+            os.write(1, b\".\")
             time.sleep(0.002)
 ' &
     sleep 0.3; echo left";
@@ -245,11 +246,16 @@ fn what_is_left_ends_with_the_session() {
             running.stderr()
         );
         if killed {
-            // The launcher, the command, and some of each kind of what it left; links of a chain come and go.
-            assert!(wait_until(LIMIT, || marked(&mark).len() >= 5), "{:#?}", marked(&mark));
+            // The launcher, the command, one of each kind of what it left, and chains that go on.
+            assert!(wait_until(LIMIT, || marked(&mark).len() >= 4), "{:#?}", marked(&mark));
+            let links = || running.stdout().matches('.').count();
+            let before = links();
+            assert!(wait_until(LIMIT, || links() >= before + 20), "{}", running.stderr());
             kill_at_once(&what.of(running.pid()));
         }
         let finished = running.finish(LIMIT).unwrap();
+        // A pipe is at its end when nobody is left that could write to it: not one link of a chain.
+        assert!(finished.closed, "{what:?}: {:#?}", marked(&mark));
         if !killed {
             assert_eq!(finished.code(), 7, "{}", finished.all());
             // Not a moment later: the command line returns when they are gone.

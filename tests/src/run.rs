@@ -20,6 +20,8 @@ pub struct Finished {
     pub status: ExitStatus,
     /// Whether it was killed for the time limit.
     pub timed_out: bool,
+    /// Whether both pipes had come to their ends, five seconds later at most: no process holds one any more.
+    pub closed: bool,
     /// Standard output.
     pub stdout: String,
     /// Standard error.
@@ -178,12 +180,13 @@ impl Running {
         };
         let took = self.since.elapsed();
         // A descendant that outlives the program may hold the pipes: what came until now is what counts.
-        wait_until(Duration::from_secs(5), || {
+        let closed = wait_until(Duration::from_secs(5), || {
             self.stdout.thread.is_finished() && self.stderr.thread.is_finished()
         });
         Ok(Finished {
             status,
             timed_out,
+            closed,
             stdout: self.stdout(),
             stderr: self.stderr(),
             took,
