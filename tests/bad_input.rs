@@ -11,7 +11,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     process::Command,
     thread,
     time::Duration,
@@ -105,6 +105,52 @@ fn policies() {
     scene.write(".picktwo.toml", "version = 1\n").unwrap();
     assert_eq!(run(&[]).code(), 0);
     verified(&scene);
+}
+
+#[test]
+fn a_projects_policy_is_a_file_of_its_own_and_bounded() {
+    let scene = scene();
+    let policy = scene.work().join(".picktwo.toml");
+    let run = || {
+        let finished = scene.run(["run", "--", "echo", "started"], LIMIT).unwrap();
+        assert!(finished.took < Duration::from_secs(20), "{}", finished.all());
+        fs::remove_file(&policy).unwrap();
+        finished
+    };
+    // What a policy says that is wrong is shown.
+    let secret = "token = \"ghp_of_the_person\"\n";
+    scene.write(".picktwo.toml", secret).unwrap();
+    refused(&run(), &[".picktwo.toml:1", "ghp_of_the_person"]);
+    scene.write("../home/secret", secret).unwrap();
+    for to in ["../home/secret", "/dev/zero", "/dev/random", "absent"] {
+        symlink(to, &policy).unwrap();
+        let finished = run();
+        refused(&finished, &[".picktwo.toml", "a symbolic link"]);
+        one_line(&finished);
+        assert!(!finished.all().contains("ghp_"), "{to}: {}", finished.all());
+    }
+    nix::unistd::mkfifo(&policy, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    let finished = run();
+    refused(&finished, &[".picktwo.toml", "not a regular file"]);
+    one_line(&finished);
+    fs::File::create(&policy).unwrap().set_len(1 << 40).unwrap();
+    let finished = run();
+    refused(&finished, &[".picktwo.toml", "larger than"]);
+    one_line(&finished);
+    // The person's own may be a link, as those who keep their configuration in a repository have it.
+    let user = scene.home().join(".config/picktwo/policy.toml");
+    scene.policy("version = 1\n").unwrap();
+    let kept = user.with_file_name("kept.toml");
+    fs::rename(&user, &kept).unwrap();
+    symlink(&kept, &user).unwrap();
+    scene.write(".picktwo.toml", "version = 1\n").unwrap();
+    assert_eq!(run().code(), 0);
+    fs::remove_file(&user).unwrap();
+    symlink("/dev/zero", &user).unwrap();
+    scene.write(".picktwo.toml", "version = 1\n").unwrap();
+    let finished = run();
+    refused(&finished, &["policy.toml", "not a regular file"]);
+    one_line(&finished);
 }
 
 #[test]

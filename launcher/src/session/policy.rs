@@ -3,13 +3,19 @@
 use crate::names;
 use picktwo_policies::diagnostics::{Diagnostics, Kind, Origin};
 use picktwo_policies::model::{self, Layer, Policy};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// More than any policy holds, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// Why there is no policy in force.
 #[derive(Debug)]
 pub(crate) enum PolicyError {
     /// A file that was named, or that exists, cannot be read.
-    Unreadable(PathBuf, std::io::Error),
+    Unreadable(PathBuf, io::Error),
     /// A profile that does not exist; holds the known ones.
     NoProfile(String, String),
     /// What the files say is wrong.
@@ -40,10 +46,38 @@ pub(crate) struct Loaded {
     pub(crate) files: Vec<PathBuf>,
 }
 
+/// The text of a policy file. A project's comes with the repository: it is no link, which could lead to a file of the person's, whose
+/// lines an error would show.
+fn text(path: &Path, project: bool) -> io::Result<String> {
+    let no_link = if project { nix::libc::O_NOFOLLOW } else { 0 };
+    let opened = File::options()
+        .read(true)
+        // Nobody waits for the other end of a FIFO.
+        .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY | no_link)
+        .open(path);
+    let file = match opened {
+        Err(e) if project && e.raw_os_error() == Some(nix::libc::ELOOP) => {
+            return Err(io::Error::other(
+                "it is a symbolic link: put the file itself in its place, or take it away",
+            ));
+        }
+        other => other?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other(format!("it is larger than {LARGEST} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
+}
+
 fn read(path: &Path, kind: Kind, needed: bool) -> Result<Option<Layer>, PolicyError> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match text(path, kind == Kind::Project) {
         Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !needed => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !needed => return Ok(None),
         Err(e) => return Err(PolicyError::Unreadable(path.to_path_buf(), e)),
     };
     model::parse(&text, Origin::new(kind, path.display().to_string()))
