@@ -69,6 +69,46 @@ fn the_private_home_is_reached_by_no_path_of_the_host() {
 }
 
 #[test]
+fn what_a_session_leaves_in_its_home_keeps_no_later_one_from_starting() {
+    let scene = scene();
+    // The workspace is shown at its own path, and the way to it leads through HOME.
+    let work = scene.home().join("projects/one");
+    fs::create_dir_all(&work).unwrap();
+    let session = |script: &str| {
+        let words = [
+            "run",
+            "--edit",
+            "--workspace",
+            work.to_str().unwrap(),
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        scene.run(words, LIMIT).unwrap()
+    };
+    for leaves in [
+        "mv ~/projects ~/x1; ln -s /etc ~/projects",
+        "mv ~/projects ~/x2; echo kept > ~/projects",
+        "chmod 000 ~/projects",
+        "chmod 000 ~",
+    ] {
+        let left = session(leaves);
+        assert_eq!(left.code(), 0, "{leaves}: {}", left.all());
+        let next = session("pwd -P; cat ~/*.in-the-way-* ~/projects; true");
+        assert_eq!(next.code(), 0, "{leaves}: {}", next.all());
+        assert!(
+            next.stdout.starts_with(work.to_str().unwrap()),
+            "{leaves}: {}",
+            next.all()
+        );
+        if leaves.contains("kept") {
+            assert!(next.stdout.contains("kept"), "{}", next.all());
+        }
+    }
+}
+
+#[test]
 fn nothing_in_a_git_directory_becomes_a_link() {
     let scene = scene();
     assert_eq!(bare(&scene, REPOSITORY).code(), 0);

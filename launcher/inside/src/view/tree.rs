@@ -7,7 +7,7 @@ use super::error::Error;
 use super::mounts::{self, DEVICE, INFORMATION, SHOWN, WRITABLE};
 use super::plan::{Inode, ReadOnly, in_memory};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, open, openat, openat2, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
 use nix::unistd::symlinkat;
 use picktwo_confine::sys;
@@ -38,6 +38,8 @@ pub(crate) struct Tree {
     root: OwnedFd,
     /// The directory that was used last: what goes into the view comes in groups.
     last: RefCell<Option<(PathBuf, Rc<OwnedFd>)>>,
+    /// Where the session's own entries may lie, of an earlier one or of one that runs: the private home.
+    kept: RefCell<Option<PathBuf>>,
 }
 
 impl Tree {
@@ -52,6 +54,7 @@ impl Tree {
         Ok(Self {
             root,
             last: RefCell::new(None),
+            kept: RefCell::new(None),
         })
     }
 
@@ -76,8 +79,17 @@ impl Tree {
     }
 
     /// A directory of the view; it and its parents are made where they are missing.
+    ///
+    /// In the private home, what an earlier session left in the way is moved aside and stays there, and rights that it took from a
+    /// directory are given back: it must not keep later sessions from starting.
     pub(crate) fn directory(&self, path: &Path, mode: u32) -> Result<OwnedFd, Error> {
+        let kept = self
+            .kept
+            .borrow()
+            .clone()
+            .filter(|kept| path != kept && path.starts_with(kept));
         match self.look(path, DIRECTORY) {
+            _ if kept.is_some() => {}
             // A link as the last component is no directory either: the walk below tells.
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(Errno::ELOOP) => return Err(Error::LinkInTheWay(path.into())),
@@ -90,9 +102,17 @@ impl Tree {
         };
         let mut at = self.look(Path::new("/"), DIRECTORY).map_err(failed)?;
         let mut parts = path.components().peekable();
+        let mut reached = PathBuf::new();
         while let Some(part) = parts.next() {
+            reached.push(part);
             let Component::Normal(name) = part else { continue };
             let mode = if parts.peek().is_none() { mode } else { 0o755 };
+            if kept
+                .as_ref()
+                .is_some_and(|kept| reached != *kept && reached.starts_with(kept))
+            {
+                clear_way(&at, name, SFlag::S_IFDIR).map_err(failed)?;
+            }
             at = match openat(&at, name, DIRECTORY, Mode::empty()) {
                 Err(Errno::ENOENT) => {
                     mkdirat(&at, name, Mode::from_bits_truncate(mode)).map_err(failed)?;
@@ -147,6 +167,15 @@ impl Tree {
                 Error::File(path.into(), errno)
             }
         };
+        if self
+            .kept
+            .borrow()
+            .as_ref()
+            .is_some_and(|kept| path != kept && path.starts_with(kept))
+        {
+            let wanted = if directory { SFlag::S_IFDIR } else { SFlag::S_IFREG };
+            clear_way(&parent, &name, wanted).map_err(failed)?;
+        }
         match nix::sys::stat::fstatat(&*parent, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) if directory => {
                 mkdirat(&*parent, name.as_os_str(), Mode::from_bits_truncate(0o755)).map_err(failed)?
@@ -194,7 +223,9 @@ impl Tree {
     /// Shows a directory of the host writable: the private home.
     pub(crate) fn bind_writable(&self, source: &Path, place: &Path) -> Result<(), Error> {
         let (fd, stat) = open_plain(source)?;
-        self.bind(&fd, &stat, source, place, WRITABLE)
+        self.bind(&fd, &stat, source, place, WRITABLE)?;
+        *self.kept.borrow_mut() = Some(place.into());
+        Ok(())
     }
 
     /// Shows a directory of the view at a second place, writable.
@@ -297,6 +328,41 @@ fn open_plain(path: &Path) -> Result<(OwnedFd, FileStat), Error> {
     let fd = openat2(nix::fcntl::AT_FDCWD, path, how).map_err(failed)?;
     let stat = fstat(&fd).map_err(failed)?;
     Ok((fd, stat))
+}
+
+/// Names that something in the way may be given.
+const ASIDE: std::ops::Range<u32> = 1..1000;
+
+/// Makes a name of the private home free for an entry of another kind, and a directory of that name usable for its owner. What lay
+/// there keeps its content under a name of its own.
+fn clear_way(directory: &OwnedFd, name: &OsStr, wanted: SFlag) -> Result<(), Errno> {
+    let stat = match nix::sys::stat::fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => return Ok(()),
+        other => other?,
+    };
+    if kind(&stat) == wanted {
+        if wanted == SFlag::S_IFDIR && stat.st_mode & 0o700 != 0o700 {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            let fd = openat(directory, name, flags, Mode::empty())?;
+            nix::sys::stat::fchmod(&fd, Mode::from_bits_truncate(stat.st_mode & 0o777 | 0o700))?;
+        }
+        return Ok(());
+    }
+    for number in ASIDE {
+        let mut aside = name.to_owned();
+        aside.push(format!(".in-the-way-{number}"));
+        match renameat2(
+            directory,
+            name,
+            directory,
+            aside.as_os_str(),
+            RenameFlags::RENAME_NOREPLACE,
+        ) {
+            Err(Errno::EEXIST) => {}
+            other => return other,
+        }
+    }
+    Err(Errno::EEXIST)
 }
 
 fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
