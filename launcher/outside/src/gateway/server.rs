@@ -19,13 +19,17 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use picktwo_confine::channel::Channel;
 use picktwo_wire::gateway::{FromGateway, GatewayStart, Protocol};
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::hint::black_box;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 
 /// Bytes of a request's body: the providers' own limit for inline images and documents.
@@ -98,7 +102,8 @@ pub(crate) async fn serve(
 
 async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
-    while let Ok(place) = places.clone().acquire_owned().await {
+    let mut strangers = Strangers::default();
+    loop {
         let socket = match listener.accept().await {
             Ok((socket, _)) => socket,
             Err(_) => {
@@ -107,21 +112,74 @@ async fn accept(listener: TcpListener, gateway: Arc<Gateway>) {
                 continue;
             }
         };
+        if places.available_permits() == 0 {
+            strangers.send_one_away();
+        }
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let client = Arc::new(Client {
+            known: AtomicBool::new(gateway.phantom.is_none()),
+            leave: Notify::new(),
+        });
+        strangers.add(&client);
         let gateway = gateway.clone();
         tokio::spawn(async move {
-            connection(socket, gateway).await;
+            let mut serving = pin!(connection(socket, gateway, &client));
+            let mut leaving = pin!(client.leave.notified());
+            poll_fn(|cx| {
+                let over = serving.as_mut().poll(cx).is_ready() || leaving.as_mut().poll(cx).is_ready();
+                if over { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
             drop(place);
         });
     }
 }
 
-async fn connection(socket: TcpStream, gateway: Arc<Gateway>) {
+/// One connection.
+struct Client {
+    /// Whether it is the session's: it has presented the token, or nobody else reaches the socket.
+    known: AtomicBool,
+    leave: Notify,
+}
+
+/// Connections that have not presented the session's token yet, the oldest first: on a shared loopback, another user's must not take the
+/// places of the agent's.
+#[derive(Default)]
+struct Strangers(VecDeque<Weak<Client>>);
+
+impl Strangers {
+    fn add(&mut self, client: &Arc<Client>) {
+        let stranger = |client: &Weak<Client>| {
+            client
+                .upgrade()
+                .is_some_and(|client| !client.known.load(Ordering::Acquire))
+        };
+        self.0.retain(stranger);
+        self.0.push_back(Arc::downgrade(client));
+    }
+
+    fn send_one_away(&mut self) {
+        while let Some(client) = self.0.pop_front() {
+            if let Some(client) = client.upgrade()
+                && !client.known.load(Ordering::Acquire)
+            {
+                client.leave.notify_one();
+                return;
+            }
+        }
+    }
+}
+
+async fn connection(socket: TcpStream, gateway: Arc<Gateway>, client: &Arc<Client>) {
     if socket.set_nodelay(true).is_err() {
         return;
     }
+    let client = Arc::clone(client);
     let service = service_fn(move |request| {
-        let gateway = gateway.clone();
-        async move { Ok::<_, Infallible>(gateway.answer(request).await) }
+        let (gateway, client) = (gateway.clone(), client.clone());
+        async move { Ok::<_, Infallible>(gateway.answer(request, &client.known).await) }
     });
     // An error of this connection is the agent's: nothing to tell, the calls on it have their own records.
     let _ = hyper::server::conn::http1::Builder::new()
@@ -134,17 +192,24 @@ async fn connection(socket: TcpStream, gateway: Arc<Gateway>) {
 }
 
 impl Gateway {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Payload> {
+    /// Answers one request; `known` is set once its connection is the session's.
+    async fn answer(&self, request: Request<Incoming>, known: &AtomicBool) -> Response<Payload> {
         let (parts, body) = request.into_parts();
         let (method, path) = (parts.method.as_str(), parts.uri.path());
         let dialect = route::dialect(path, parts.headers.contains_key("anthropic-version"));
         let refused = match self.understand(&parts.method, &parts.uri, parts.version, &parts.headers) {
             Ok(Ask::Hello) => return respond(StatusCode::OK, Bytes::new()),
-            Ok(Ask::Models) => return respond(StatusCode::OK, self.models.clone()),
-            Ok(Ask::Call(call)) => match self.call(call, &parts.headers, body).await {
-                Ok(response) => return response,
-                Err(refusal) => refusal,
-            },
+            Ok(Ask::Models) => {
+                known.store(true, Ordering::Release);
+                return respond(StatusCode::OK, self.models.clone());
+            }
+            Ok(Ask::Call(call)) => {
+                known.store(true, Ordering::Release);
+                match self.call(call, &parts.headers, body).await {
+                    Ok(response) => return response,
+                    Err(refusal) => refusal,
+                }
+            }
             Err(refusal) => refusal,
         };
         self.recorder.refused(method, path, refused.rule, &refused.summary());
@@ -273,7 +338,7 @@ fn framing(headers: &HeaderMap, body: &Incoming) -> Result<usize, Refusal> {
 async fn read(mut body: Incoming, length: usize) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::with_capacity(length.min(1 << 20));
     loop {
-        let next = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        let next = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
         match timeout(BODY_PAUSE, next).await {
             Ok(None) => return Ok(bytes),
             Ok(Some(Ok(frame))) => {

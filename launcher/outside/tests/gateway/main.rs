@@ -10,12 +10,14 @@ use picktwo_confine::role::Role;
 use picktwo_outside::gateway;
 use picktwo_wire::gateway::{FromGateway, Protocol};
 use rig::{Rig, SMALL};
-use std::net::TcpListener;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, ExitCode};
 
 const TESTS: &[(&str, fn())] = &[
     ("every_probe_is_denied", every_probe_is_denied),
     ("a_locked_gateway_serves", a_locked_gateway_serves),
+    ("strangers_take_no_place", strangers_take_no_place),
     ("a_locked_gateway_speaks_tls", a_locked_gateway_speaks_tls),
     ("it_works_with_its_supervisor", it_works_with_its_supervisor),
     ("a_start_that_cannot_work_is_told", a_start_that_cannot_work_is_told),
@@ -123,6 +125,40 @@ fn a_locked_gateway_serves() {
     assert_eq!(rig::call(&mut agent, "/v1/messages", &large).0, 200);
     rig.event();
     assert_eq!(rig.proc("cmdline"), "picktwo: gateway\0");
+    rig.close_launcher();
+    assert_eq!(rig.exit_code(), 0);
+}
+
+/// Where the loopback is shared, other users reach the socket as well.
+fn strangers_take_no_place() {
+    const TOKEN: &str = "sk-ant-api03-of-this-session";
+    let mut rig = Rig::spawn();
+    let mut start = rig.start("http://127.0.0.1:1");
+    start.phantom = Some(TOKEN.to_owned());
+    rig.send_start(&start);
+    assert_eq!(rig.event(), FromGateway::Serving);
+    let strangers = |rig: &Rig| -> Vec<TcpStream> {
+        let mut sockets: Vec<TcpStream> = (0..100).map(|_| rig.agent()).collect();
+        for socket in &mut sockets {
+            // One that was sent away already breaks here.
+            let _ = socket.write_all(b"GET /v1/mod");
+        }
+        sockets
+    };
+    let models = |socket: &mut TcpStream| {
+        let request = format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nx-api-key: {TOKEN}\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        rig::read_message(socket).expect("no answer").0
+    };
+    let before = strangers(&rig);
+    let mut agent = rig.agent();
+    assert!(models(&mut agent).starts_with("HTTP/1.1 200"));
+    // One that has shown the token stays, whatever comes.
+    let after = strangers(&rig);
+    assert!(models(&mut agent).starts_with("HTTP/1.1 200"));
+    let mut second = rig.agent();
+    assert!(models(&mut second).starts_with("HTTP/1.1 200"));
+    drop((before, after));
     rig.close_launcher();
     assert_eq!(rig.exit_code(), 0);
 }

@@ -264,7 +264,7 @@ pub(crate) fn call(socket: &mut TcpStream, path: &str, body: &str) -> (u16, Stri
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
-fn read_message(stream: &mut impl Read) -> Option<(String, String)> {
+pub(crate) fn read_message(stream: &mut impl Read) -> Option<(String, String)> {
     let head = until(stream, b"\r\n\r\n")?;
     let field = |name: &str| {
         head.lines()
