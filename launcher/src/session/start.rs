@@ -289,6 +289,7 @@ pub(crate) fn run(
         },
         None => Changes::Fixed(plan.mode),
     };
+    let told_last = grants.clone();
     let steering = Arc::new(Steering::new(described, changes, Arc::clone(&record)));
     let busy = control::Busy::default();
     let agent_door = space
@@ -364,6 +365,9 @@ pub(crate) fn run(
         let _ = ending.wait();
     }
     drop(bounded);
+    if let Some(grants) = told_last {
+        grants.tell_rest();
+    }
     refusals.flush();
     record
         .append(&Event::End { code: end.shell_code() })

@@ -368,6 +368,11 @@ impl Grants {
         });
     }
 
+    /// Tells the record about a refusal that came in a flood and was the last: for the session's end.
+    pub fn tell_rest(&self) {
+        self.events.rest();
+    }
+
     /// The path that people know a place by.
     pub(crate) fn absolute(&self, place: &Place) -> PathBuf {
         let root = &self.roots[place.root].path;
