@@ -531,13 +531,17 @@ pub fn is_git_directory(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
 }
 
+/// The same for a directory in which `name` is about to be made, by any spelling, or lies already.
+pub fn is_git_directory_with(name: &[u8], has: impl Fn(&str) -> bool) -> bool {
+    let mut new = Vec::new();
+    fold(name, &mut new);
+    is_git_directory(|mark| mark.to_ascii_lowercase().as_bytes() == new.as_slice() || has(mark))
+}
+
 /// Whether creating `name` turns a directory into a git directory. Then what it already holds has to pass
 /// [`Protected::check_in_git_directory`] and the vetting of its kinds, or the creation is refused.
 pub fn completes_git_directory(name: &[u8], has: impl Fn(&str) -> bool) -> bool {
-    let mut new = Vec::new();
-    fold(name, &mut new);
-    let mark = |m: &str| m.to_ascii_lowercase().as_bytes() == new.as_slice();
-    GIT_DIRECTORY_MARKS.iter().any(|m| mark(m)) && !is_git_directory(&has) && is_git_directory(|m| mark(m) || has(m))
+    !is_git_directory(&has) && is_git_directory_with(name, has)
 }
 
 #[cfg(test)]

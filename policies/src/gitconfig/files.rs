@@ -56,7 +56,17 @@ pub fn vet_worktree_gitdir(content: &[u8], workspace: &[u8], directory: &[&[u8]]
 /// [`Refused`].
 pub fn vet_commondir(content: &[u8], directory: &[&[u8]]) -> Result<Vec<u8>, Refused> {
     let n = directory.len();
-    let in_worktree = n >= 3 && directory[n - 2] == b"worktrees" && directory[..n - 2].contains(&&b".git"[..]);
+    // What lies two above is a git directory by its name, so that its configuration and hooks are protected whatever else it holds.
+    let is_git = |names: &[&[u8]]| match names
+        .iter()
+        .rposition(|name| *name == b".git")
+        .map(|git| &names[git + 1..])
+    {
+        Some([]) => true,
+        Some([first, _, ..]) => *first == b"modules",
+        _ => false,
+    };
+    let in_worktree = n >= 3 && directory[n - 2] == b"worktrees" && is_git(&directory[..n - 2]);
     if in_worktree && matches!(content, b"../..\n" | b"../..") {
         Ok(b"../..\n".to_vec())
     } else {

@@ -188,6 +188,19 @@ fn gitfiles_stay_in_the_workspace() {
     assert!(vet_commondir(b"../..\n", &dir).is_ok());
     assert!(vet_commondir(b"../../evil\n", &dir).is_err());
     assert!(vet_commondir(b"../..\n", &[b".git"]).is_err());
+    for elsewhere in [
+        &[&b"a"[..], b"worktrees", b"x"][..],
+        &[b".git", b"a", b"worktrees", b"x"],
+        &[b".git", b"modules", b"worktrees", b"x"],
+    ] {
+        assert!(vet_commondir(b"../..\n", elsewhere).is_err(), "{elsewhere:?}");
+    }
+    for submodule in [
+        &[&b".git"[..], b"modules", b"a", b"worktrees", b"x"][..],
+        &[b".git", b"modules", b"a", b"b", b"worktrees", b"x"],
+    ] {
+        assert!(vet_commondir(b"../..\n", submodule).is_ok(), "{submodule:?}");
+    }
 }
 
 #[test]

@@ -261,7 +261,7 @@ impl Grants {
                 continue;
             }
             if let Some(rule) = self.guard.protected().check_in_git_directory(&names[at..])
-                && self.is_git_directory(place, &names[..at])?
+                && self.is_git_directory(place, &names[..at], names[at])?
             {
                 return Ok(Some(rule.clone()));
             }
@@ -269,7 +269,8 @@ impl Grants {
         Ok(None)
     }
 
-    fn is_git_directory(&self, place: &Place, names: &[&[u8]]) -> Result<bool, Fail> {
+    /// Whether a directory is a git directory once `name` is in it: what is made last is judged like what was there before.
+    fn is_git_directory(&self, place: &Place, names: &[&[u8]], name: &[u8]) -> Result<bool, Fail> {
         let rel = names.join(&b'/');
         let dir = Place {
             rel,
@@ -277,7 +278,7 @@ impl Grants {
             ..place.clone()
         };
         match dir.object(self) {
-            Ok((fd, _)) => Ok(protect::is_git_directory(|name| has(fd.as_fd(), name))),
+            Ok((fd, _)) => Ok(protect::is_git_directory_with(name, |mark| has(fd.as_fd(), mark))),
             Err(Fail::Errno(Errno::ENOENT | Errno::ENOTDIR)) => Ok(false),
             Err(fail) => Err(fail),
         }
@@ -295,7 +296,7 @@ impl Grants {
         };
         if rule.is_none() && directory {
             for at in 0..names.len() {
-                if self.is_git_directory(place, &names[..at])? {
+                if self.is_git_directory(place, &names[..at], names[at])? {
                     rule = self.guard.protected().moving(&[b".git", b"x"], true).cloned();
                 }
             }
@@ -324,7 +325,7 @@ impl Grants {
                         .protected()
                         .check(&parents[at - 1..at])
                         .is_some_and(|r| r.kind == Kind::Gitfile))
-                || self.is_git_directory(place, &parents[..at])?;
+                || self.is_git_directory(place, &parents[..at], names[at])?;
         }
         if !inside || probes {
             return Ok(());

@@ -1,6 +1,8 @@
 //! The same tests without namespaces: processes below a Landlock domain in place of a view.
 //! Sockets are left out: what makes them there is the broker, which has tests of its own.
 
+#[path = "../grants/completing.rs"]
+mod completing;
 #[path = "../grants/harness.rs"]
 mod harness;
 #[path = "../grants/metadata.rs"]

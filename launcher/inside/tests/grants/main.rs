@@ -1,5 +1,6 @@
 //! Granted changes, tried by a forked process under the real filter, with the real supervisor.
 
+mod completing;
 mod harness;
 mod metadata;
 mod names;
