@@ -1,26 +1,20 @@
-//! Protected paths on a real tree: rules by name, bare repositories by what their directories hold, hard links by inode, and what
-//! the session itself created.
+//! Protected paths on a real tree: rules by name, bare repositories by what their directories hold, and what the session itself
+//! created.
 
+use super::links::Links;
 use super::resolve::{Dir, cstring};
 use super::{Fail, Grants, Place};
 use nix::libc;
 use picktwo_confine::Errno;
-use picktwo_confine::sys::{self, Identity};
+use picktwo_confine::sys;
 use picktwo_policies::protect::{self, GIT_DIRECTORY_MARKS, Kind, Protected, Rule};
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What programs get for a protected path.
 pub(crate) const PROTECTED: Errno = Errno::EACCES;
-/// The rule that refuses a change to a file whose other names may be protected, where a directory cannot be looked at.
-const UNKNOWN_NAMES: &str = "hard link whose other names cannot be looked at";
-
-type Inodes = HashSet<(u64, u64)>;
 /// Device, inode and time of birth: an inode number is used again once its object is gone.
 type Object = (u64, u64, i64, u32);
 
@@ -37,29 +31,8 @@ pub(crate) struct Guard {
     pending: Mutex<Option<(Protected, Option<Finder>)>>,
     /// Objects at protected paths that this session created: it may remove them.
     created: Mutex<HashSet<Object>>,
-    /// Protected files with more than one name, once a file with more than one name was to be changed.
-    aliases: Mutex<Option<Aliases>>,
-}
-
-/// What is known of files with more than one name.
-#[derive(Default)]
-struct Aliases {
-    /// Those of which one name is protected.
-    protected: Inodes,
-    /// How many names each one had when it was looked at.
-    seen: HashMap<(u64, u64), u64>,
-    /// Those that the session itself gave a name.
-    linked: Inodes,
-    /// Whether every directory could be looked at.
-    complete: bool,
-}
-
-impl Aliases {
-    /// Whether a file has as many names as it had when all were looked at.
-    fn knows(&self, identity: &Identity) -> bool {
-        let names = self.seen.get(&(identity.dev, identity.ino));
-        names.is_some_and(|&names| names == identity.nlink)
-    }
+    /// Files with more than one name, once one was to be changed.
+    links: Links,
 }
 
 /// First components of all patterns: a path without any of them, or of what could be another spelling of one, is free.
@@ -145,10 +118,8 @@ fn other_spelling(name: &[u8]) -> bool {
 }
 
 impl Guard {
-    pub(crate) fn forget_aliases(&self) {
-        if let Some(aliases) = &mut *self.aliases.lock().unwrap_or_else(PoisonError::into_inner) {
-            aliases.seen.clear();
-        }
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
     }
 
     fn names(&self) -> &Names {
@@ -179,7 +150,7 @@ impl Guard {
             names: OnceLock::new(),
             pending: Mutex::new(Some((protected, finder))),
             created: Mutex::default(),
-            aliases: Mutex::new(None),
+            links: Links::default(),
         }
     }
 
@@ -334,126 +305,6 @@ impl Grants {
             return Err(Fail::Again);
         }
         Err(self.refused(call, place, PROTECTED, "symbolic link in a git directory"))
-    }
-
-    /// Refuses a change to a file that has another, protected name, or that may have one where not everything can be looked at.
-    pub(crate) fn no_alias(&self, call: &super::Call<'_>, place: &Place, identity: &Identity) -> Result<(), Fail> {
-        if identity.nlink < 2 || self.is_own(place) || identity.kind() == libc::S_IFDIR {
-            return Ok(());
-        }
-        let mut known = self.guard.aliases.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (identity.dev, identity.ino);
-        let current = known.as_ref().is_some_and(|aliases| aliases.knows(identity));
-        if !current {
-            *known = Some(self.look_for_aliases(known.take()));
-        }
-        let Some(aliases) = known.as_ref() else { return Ok(()) };
-        if aliases.protected.contains(&key) {
-            drop(known);
-            return Err(self.refused(call, place, PROTECTED, "hard link of a protected file"));
-        }
-        if !aliases.complete && !aliases.linked.contains(&key) {
-            drop(known);
-            return Err(self.refused(call, place, PROTECTED, UNKNOWN_NAMES));
-        }
-        Ok(())
-    }
-
-    /// Notes that the session itself gave a file, which passed, one more name that is not protected.
-    pub(crate) fn note_linked(&self, fd: BorrowedFd<'_>) {
-        let Ok(identity) = sys::fstat(fd) else { return };
-        let mut known = self.guard.aliases.lock().unwrap_or_else(PoisonError::into_inner);
-        let aliases = known.get_or_insert_with(Aliases::default);
-        let key = (identity.dev, identity.ino);
-        aliases.linked.insert(key);
-        aliases.seen.insert(key, identity.nlink);
-    }
-
-    /// Looks at all files with more than one name; once more if directories were moved meanwhile.
-    fn look_for_aliases(&self, former: Option<Aliases>) -> Aliases {
-        let linked = former.map(|aliases| aliases.linked).unwrap_or_default();
-        for _ in 0..3 {
-            let moves = self.moves.load(Ordering::Acquire);
-            let mut found = Aliases {
-                linked: linked.clone(),
-                complete: true,
-                ..Aliases::default()
-            };
-            for (index, root) in self.roots.iter().enumerate().filter(|(_, root)| !root.own) {
-                self.scan(index, root.dir.as_fd(), &mut found);
-            }
-            if moves == self.moves.load(Ordering::Acquire) {
-                return found;
-            }
-        }
-        Aliases {
-            linked,
-            ..Aliases::default()
-        }
-    }
-
-    /// Finds files with more than one name beneath a root, and which of them are protected.
-    fn scan(&self, root: usize, top: BorrowedFd<'_>, found: &mut Aliases) {
-        let start = format!("/proc/self/fd/{}", top.as_raw_fd());
-        let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
-        while let Some(rel) = stack.pop() {
-            let path = [start.as_bytes(), b"/", &rel].concat();
-            let entries = match std::fs::read_dir(OsStr::from_bytes(&path)) {
-                Ok(entries) => entries,
-                // It was removed meanwhile.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(_) => {
-                    found.complete = false;
-                    continue;
-                }
-            };
-            for entry in entries {
-                let Ok(entry) = entry else {
-                    found.complete = false;
-                    break;
-                };
-                let name = entry.file_name();
-                let child = if rel.is_empty() {
-                    name.as_bytes().to_vec()
-                } else {
-                    [&rel[..], b"/", name.as_bytes()].concat()
-                };
-                let Ok(kind) = entry.file_type() else {
-                    found.complete = false;
-                    continue;
-                };
-                if kind.is_dir() {
-                    // Git's objects are many and never protected.
-                    if child != b".git/objects" && !child.ends_with(b"/.git/objects") {
-                        stack.push(child);
-                    }
-                    continue;
-                }
-                if !kind.is_file() {
-                    continue;
-                }
-                match entry.metadata() {
-                    Ok(meta) if meta.nlink() > 1 => {
-                        let place = Place {
-                            root,
-                            rel: child,
-                            slash: false,
-                            exact: true,
-                        };
-                        let key = (meta.dev(), meta.ino());
-                        found.seen.insert(key, meta.nlink());
-                        match self.rule(&place) {
-                            Ok(Some(_)) => _ = found.protected.insert(key),
-                            Ok(None) => {}
-                            Err(_) => found.complete = false,
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(_) => found.complete = false,
-                }
-            }
-        }
     }
 
     /// Called before a name is made: if it turns its directory into a git directory, what that directory already holds has to

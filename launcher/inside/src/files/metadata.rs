@@ -2,6 +2,7 @@
 //! question whether it may be written.
 
 use super::guard::PROTECTED;
+use super::links::Names;
 use super::open::executable;
 use super::resolve::Named;
 use super::{Answer, Call, Fail, Follow, Grants, Outcome, Place, Step, Target, Where};
@@ -151,7 +152,10 @@ impl Grants {
         let _shared = (!self.remote).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
         for _ in 0..4 {
             let step = self.name_of_object(object.as_fd()).and_then(|named| match named {
-                Named::At(place, own, identity) => self.change_place(call, &place, &own, &identity, &change),
+                Named::At(place, own, identity) => {
+                    let _alone = self.alone_in_git(&place);
+                    self.change_place(call, &place, &own, &identity, &change)
+                }
                 Named::Nowhere(root) => self.change_nameless(&object, root, &change),
                 Named::Out | Named::Standard(_) if self.shared.is_some() => self.change_outside(Some(&object), &change),
                 Named::Out | Named::Standard(_) => self.change_in_view(&object, &change),
@@ -226,7 +230,11 @@ impl Grants {
             }
             _ => {}
         }
-        self.no_alias(call, place, identity)?;
+        let own = match self.no_alias(call, place, identity)? {
+            Names::Outside => Some(self.own_copy(call, place, identity, !matches!(change, Change::Length(0)))?),
+            Names::Inside => None,
+        };
+        let (fd, identity) = own.as_ref().map_or((fd, identity), |(fd, identity)| (fd, identity));
         let answer = self.perform(fd, identity, change)?;
         if let Change::Length(_) = change {
             self.note_written(call, place, identity);

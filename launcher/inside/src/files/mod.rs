@@ -12,6 +12,7 @@
 mod caller;
 mod events;
 mod guard;
+mod links;
 mod metadata;
 mod names;
 mod open;
@@ -47,7 +48,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A directory that the session may change in edit mode.
@@ -239,7 +240,7 @@ impl Grants {
     pub fn set_mode(&self, mode: Mode) -> Mode {
         let former = self.mode.set(mode);
         if mode == Mode::Edit {
-            self.guard.forget_aliases();
+            self.guard.links().forget();
         }
         if !self.remote {
             drop(self.lock.write().unwrap_or_else(PoisonError::into_inner));
@@ -317,9 +318,7 @@ impl Grants {
         // Calls that could turn a directory into a git directory, or that depend on whether it is one, come one at a time.
         let run = |found: Where| {
             let _alone = match &found {
-                Where::In(place) if self.concerns_git(place) => {
-                    Some(self.git.lock().unwrap_or_else(PoisonError::into_inner))
-                }
+                Where::In(place) => self.alone_in_git(place),
                 _ => None,
             };
             op(found)
@@ -339,6 +338,12 @@ impl Grants {
             }
         }
         Err(Errno::EACCES)
+    }
+
+    /// Held while something is decided that depends on whether a directory is a git directory, or that could make it one.
+    pub(crate) fn alone_in_git(&self, place: &Place) -> Option<MutexGuard<'_, ()>> {
+        self.concerns_git(place)
+            .then(|| self.git.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells the record about a refusal and gives the error.

@@ -1,6 +1,7 @@
 //! `open` and its kin, for writing.
 
 use super::guard::PROTECTED;
+use super::links::Names;
 use super::{Answer, Call, Fail, Follow, Gift, Grants, Outcome, Place, Step, Where};
 use crate::mode::Mode;
 use nix::libc;
@@ -59,6 +60,11 @@ impl How {
 
     pub(crate) fn cloexec(&self) -> bool {
         self.has(libc::O_CLOEXEC)
+    }
+
+    /// The flags to open what exists, before it was looked at.
+    fn existing(&self) -> i32 {
+        self.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL) | libc::O_NONBLOCK | libc::O_NOCTTY
     }
 
     /// Whether the kernel would change nothing by it if the file exists.
@@ -207,8 +213,7 @@ impl Grants {
             return self.create(call, place, how);
         }
         for tries in 0..LEASE_TRIES + 8 {
-            let flags = how.flags & KNOWN & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL);
-            match self.open_flags(place, flags | libc::O_NONBLOCK | libc::O_NOCTTY, 0) {
+            match self.open_flags(place, how.existing(), 0) {
                 Ok(fd) => return self.open_existing(call, place, fd, how),
                 Err(Fail::Errno(Errno::ENOENT)) if how.has(libc::O_CREAT) => match self.create(call, place, how) {
                     // Somebody else was faster.
@@ -271,11 +276,21 @@ impl Grants {
             libc::S_IFDIR => return Err(Errno::EISDIR.into()),
             _ => return Err(self.refused(call, place, Errno::EACCES, "device")),
         }
-        self.no_alias(call, place, &identity)?;
         if how.only_reads() {
             // The kernel opens it on the view's read-only mount.
             return Ok(Answer::Proceed);
         }
+        let (fd, identity) = match self.no_alias(call, place, &identity)? {
+            Names::Inside => (fd, identity),
+            Names::Outside => {
+                let (_, copy) = self.own_copy(call, place, &identity, !how.has(libc::O_TRUNC))?;
+                let fd = self.open_flags(place, how.existing(), 0)?;
+                if !sys::fstat(fd.as_fd())?.same(&copy) {
+                    return Err(Fail::Again);
+                }
+                (fd, copy)
+            }
+        };
         if !how.has(libc::O_NONBLOCK) {
             sys::set_status_flags(fd.as_fd(), how.flags & STATUS)?;
         }

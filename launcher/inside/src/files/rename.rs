@@ -120,7 +120,8 @@ impl Grants {
         self.completing(call, to)?;
         let (a, b) = (from.dir(self)?, to.dir(self)?);
         sys::renameat2(a.as_fd(), &from.name()?, b.as_fd(), &to.name()?, flags)?;
-        if either {
+        // Where nothing holds the lock, a look for names has to know of every one that moves.
+        if either || self.remote {
             self.moves.fetch_add(1, Ordering::AcqRel);
         }
         self.written.renamed(from, to, either);
@@ -147,7 +148,8 @@ impl Grants {
             (Where::In(a), Where::In(b)) if a.root == b.root => self.link_place(call, &a, &b, follow),
             (Where::Nameless(fd, root), Where::In(b)) if root == b.root || self.shared.is_none() => {
                 self.may_link_to(call, &b)?;
-                self.no_alias(call, &b, &sys::fstat(fd.as_fd())?)?;
+                let identity = sys::fstat(fd.as_fd())?;
+                self.no_alias(call, &b, &identity)?;
                 let dir = b.dir(self)?;
                 // `O_TMPFILE`: the caller's own descriptor, which lies on the writable mount if it was granted.
                 sys::linkat(
@@ -157,7 +159,7 @@ impl Grants {
                     &b.name()?,
                     libc::AT_SYMLINK_FOLLOW,
                 )?;
-                self.note_linked(fd.as_fd());
+                self.note_linked(fd.as_fd(), &identity);
                 self.granted(call, &b);
                 Ok(Answer::Value(0))
             }
@@ -194,7 +196,7 @@ impl Grants {
         }
         let (a, b) = (from.dir(self)?, to.dir(self)?);
         sys::linkat(a.as_fd(), &from.name()?, b.as_fd(), &to.name()?, 0)?;
-        self.note_linked(object.as_fd());
+        self.note_linked(object.as_fd(), &source);
         self.granted(call, to);
         Ok(Answer::Value(0))
     }

@@ -202,6 +202,11 @@ fn strip<'p>(path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
     }
 }
 
+/// Whether a root's path lies beneath another one's.
+pub(crate) fn lies_within(path: &[u8], around: &[u8]) -> bool {
+    path != around && strip(path, around).is_some()
+}
+
 /// A directory that a relative path started at: device, inode, the count of moves, and its path.
 type Known = (u64, u64, u64, Vec<u8>);
 

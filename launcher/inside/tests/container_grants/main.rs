@@ -5,6 +5,8 @@
 mod completing;
 #[path = "../grants/harness.rs"]
 mod harness;
+#[path = "../grants/links.rs"]
+mod links;
 #[path = "../grants/metadata.rs"]
 mod metadata;
 #[path = "../grants/names.rs"]

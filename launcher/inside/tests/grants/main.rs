@@ -2,6 +2,7 @@
 
 mod completing;
 mod harness;
+mod links;
 mod metadata;
 mod names;
 mod opens;
