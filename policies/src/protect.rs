@@ -1,8 +1,8 @@
 //! Protected paths: what an agent may not create, change, move or replace in a workspace.
 //!
 //! Names come from `policies/protected.toml` and from a policy's `files.protect`. A pattern holds at any depth, whether the path
-//! exists or not, for every spelling of its names; so an ordinary directory may be renamed freely, as long as no component of a
-//! pattern is moved, linked or replaced ([`Protected::moving`], [`Protected::inner_name`]).
+//! exists or not, for every spelling of its names. No component of a pattern is moved, linked or replaced ([`Protected::moving`],
+//! [`Protected::inner_name`]); another directory may be renamed if what lies beneath could be made at its new path.
 //!
 //! Paths are components relative to the workspace's root, already resolved: no `.`, `..`, empty component or symbolic link.
 

@@ -154,6 +154,11 @@ impl Guard {
         }
     }
 
+    /// Whether some rule could be about a name.
+    pub(crate) fn may_match(&self, name: &[u8]) -> bool {
+        self.words().may_match(name)
+    }
+
     pub(crate) fn mark_created(&self, fd: BorrowedFd<'_>) {
         let Ok(object) = object(fd) else { return };
         self.created

@@ -14,6 +14,7 @@ mod events;
 mod guard;
 mod links;
 mod metadata;
+mod moves;
 mod names;
 mod open;
 mod proc;

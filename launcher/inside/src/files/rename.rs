@@ -107,6 +107,12 @@ impl Grants {
         let either =
             directory || (flags & libc::RENAME_EXCHANGE != 0 && target.is_some_and(|t| t.kind() == libc::S_IFDIR));
         self.may_move(call, to, either)?;
+        if directory {
+            self.may_arrive(call, from, to)?;
+        }
+        if flags & libc::RENAME_EXCHANGE != 0 && target.is_some_and(|t| t.kind() == libc::S_IFDIR) {
+            self.may_arrive(call, to, from)?;
+        }
         if flags & libc::RENAME_EXCHANGE != 0 {
             self.may_move(call, from, either)?;
             self.completing(call, from)?;

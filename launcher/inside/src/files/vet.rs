@@ -267,7 +267,7 @@ impl Grants {
     }
 
     /// What the launcher writes for a content, or why it does not.
-    fn vetted(&self, rule: &Rule, place: &Place, present: &[u8], content: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) fn vetted(&self, rule: &Rule, place: &Place, present: &[u8], content: &[u8]) -> Result<Vec<u8>, String> {
         let names = place.names();
         let directory = &names[..names.len().saturating_sub(1)];
         let root = &self.roots[place.root].path;
@@ -319,7 +319,7 @@ impl Grants {
     }
 
     /// The content of a regular file, up to what is vetted at all.
-    fn read_place(&self, place: &Place) -> Result<Vec<u8>, Fail> {
+    pub(crate) fn read_place(&self, place: &Place) -> Result<Vec<u8>, Fail> {
         let fd = place.open(
             self,
             libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY,

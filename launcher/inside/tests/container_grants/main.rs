@@ -9,6 +9,8 @@ mod harness;
 mod links;
 #[path = "../grants/metadata.rs"]
 mod metadata;
+#[path = "../grants/moves.rs"]
+mod moves;
 #[path = "../grants/names.rs"]
 mod names;
 #[path = "../grants/opens.rs"]

@@ -4,6 +4,7 @@ mod completing;
 mod harness;
 mod links;
 mod metadata;
+mod moves;
 mod names;
 mod opens;
 mod protected;

@@ -219,12 +219,16 @@ fn ordinary_neighbours_are_free() {
 fn a_protected_file_is_reached_by_no_parent_that_moves() {
     let scene = Scene::new(Mode::Edit);
     repository(&scene);
-    fs::create_dir_all(scene.w.join("proj/.claude")).unwrap();
-    scene.write("proj/.claude/settings.json", "{}");
+    scene.write("proj/src/x", "x");
     scene.run(|s| {
         s.granted("the project moves", path2(SYS_rename, "proj", "p2"));
-        s.refused("and stays protected", open("p2/.claude/settings.json", O_WRONLY, 0), NO);
+        s.granted("with what may be made", path1(SYS_mkdir, "p2/.claude", &[0o777]));
         s.granted("and back", path2(SYS_rename, "p2", "proj"));
+        s.refused(
+            "and stays protected",
+            open("proj/.claude/settings.json", NEW, 0o666),
+            NO,
+        );
         s.granted("a directory in .git", path1(SYS_mkdir, ".git/x", &[0o777]));
         s.granted("with hooks, harmless there", path1(SYS_mkdir, ".git/x/hooks", &[0o777]));
         s.granted(
@@ -473,15 +477,15 @@ fn other_names_of_protected_files_are_found_wherever_they_lie() {
     let scene = Scene::new(Mode::Edit);
     scene.write("p/.claude/settings.json", "{}");
     fs::hard_link(scene.w.join("p/.claude/settings.json"), scene.w.join("mine")).unwrap();
+    scene.write("x/.git/objects/CLAUDE.md", "{}");
+    fs::hard_link(scene.w.join("x/.git/objects/CLAUDE.md"), scene.w.join("mine3")).unwrap();
     scene.write("a", "");
     scene.write("late/CLAUDE.md", "late");
     let late = scene.w.clone();
     scene.run_beside(
         |s| {
-            s.granted("not git's objects", path1(SYS_mkdir, "x.git", &[0o755]));
-            s.granted("moved there", path2(SYS_rename, "p", "x.git/objects"));
             s.refused("alias", open("mine", O_WRONLY | O_TRUNC, 0), NO);
-            s.granted("back", path2(SYS_rename, "x.git/objects", "p"));
+            s.refused("alias beside git's objects", open("mine3", O_WRONLY | O_TRUNC, 0), NO);
             s.granted("own link", path2(SYS_link, "a", "b"));
             s.granted("own link, written", open("b", O_WRONLY, 0));
             s.granted("sign", write_file("ready", NEW, ""));
