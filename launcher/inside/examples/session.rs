@@ -169,6 +169,7 @@ fn run(options: &Options, made: Option<&Path>) -> Result<u8, Box<dyn std::error:
             file: u64::MAX,
         },
         group: None,
+        own_session: false,
         ignored: options.ignored.clone(),
         filters: picktwo_inside::agent::Filters::compile(Grants::ALL).expect("the lists compile"),
         rights: None,

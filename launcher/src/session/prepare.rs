@@ -1,6 +1,7 @@
 //! The pieces of a start, each made from the plan.
 
 use super::bounds::{Made as Bounded, Means};
+use super::group::Group;
 use super::id;
 use super::plan::Plan;
 use super::space::Space;
@@ -305,7 +306,7 @@ pub(super) fn command(
     plan: &Plan,
     values: &Placeholders,
     bounded: &Bounded,
-    ignored: Vec<i32>,
+    (ignored, jobs): (Vec<i32>, Group),
     rights: Option<container::Rights>,
     fixed: Option<&Fixed>,
 ) -> Result<agent::Command, StartError> {
@@ -345,6 +346,7 @@ pub(super) fn command(
         hidden: plan.hidden.iter().map(ReadOnly::seen).collect(),
         bounds: bounded.bounds,
         group,
+        own_session: jobs == Group::Own,
         ignored,
         filters,
         rights,

@@ -4,6 +4,7 @@
 
 use super::bounds::Means;
 use super::early::Early;
+use super::group::Group;
 use super::model::{Model, ModelError};
 use super::plan::Plan;
 use super::prepare;
@@ -12,8 +13,9 @@ use super::retrieval::{self, Retrievals};
 use super::room::Room;
 use super::secrets::Secrets;
 use super::steer::{self, Changes, Described, Steering};
+use super::streams::Streams;
 use super::tier::{self, Missing, Tier};
-use super::wait::{End, Signals, ignored_signals};
+use super::wait::{self, End, Signals, ignored_signals};
 use super::web::{self, Web};
 use super::{control, doors, fixed, key, protection, space};
 use crate::names;
@@ -161,6 +163,7 @@ pub(crate) fn run(
     let id = super::id::new().map_err(|e| StartError::File("read", "/dev/urandom".into(), e))?;
     let ignored = ignored_signals();
     let signals = Signals::take().map_err(StartError::Wait)?;
+    let (streams, group) = (Streams::remember(), Group::choose());
     let open_files = limits::nofile_limits()?;
     let exe = process::own_executable()?;
 
@@ -221,7 +224,14 @@ pub(crate) fn run(
     let access = prepare::launcher_access(&plan, &record, &space, &bounded)?;
     let rights = space.ground.rights().cloned();
     let launch = || {
-        let command = prepare::command(&plan, &values, &bounded, ignored, rights, view_plan.fixed.as_ref())?;
+        let command = prepare::command(
+            &plan,
+            &values,
+            &bounded,
+            (ignored, group),
+            rights,
+            view_plan.fixed.as_ref(),
+        )?;
         first_to_go.iter_mut().for_each(limits::FirstToGo::raise);
         let starting = space.ground.launch(&command, exe)?;
         first_to_go.iter_mut().for_each(limits::FirstToGo::restore);
@@ -342,7 +352,7 @@ pub(crate) fn run(
     let fills = Arc::clone(&record);
     spawn("room", move || room.watch(&watched_command, &fills))?;
     let end = signals
-        .wait(nix::unistd::Pid::from_raw(child.pid()), &|| {
+        .wait(nix::unistd::Pid::from_raw(child.pid()), group, &|| {
             if watched {
                 space::reap(&own_children);
             }
@@ -364,6 +374,9 @@ pub(crate) fn run(
     if let Some(ending) = ending {
         let _ = ending.wait();
     }
+    // Nobody is left who could change them once more.
+    wait::take_terminal_back();
+    streams.restore();
     drop(bounded);
     if let Some(grants) = told_last {
         grants.tell_rest();

@@ -1,7 +1,8 @@
 //! Waiting for the agent as if picktwo were not there: signals are passed on, stops are shared, the end is the agent's own.
 
+use super::group::Group;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -34,7 +35,7 @@ const PASSED_ON: [Signal; 6] = [
     Signal::SIGUSR1,
     Signal::SIGUSR2,
 ];
-/// Signals the terminal sends to the whole foreground group: the agent gets its own copy and decides.
+/// Signals the terminal sends to a whole group: an agent in the launcher's group gets its own copy and decides.
 const LEFT_TO_AGENT: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// The signals the launcher takes in order; made before the agent is forked, so that none is lost in between.
@@ -46,7 +47,8 @@ impl Signals {
     /// Blocks the signals above and `SIGCHLD`, to be read in order.
     pub(crate) fn take() -> Result<Self, Errno> {
         let mut set = SigSet::empty();
-        for s in PASSED_ON.into_iter().chain(LEFT_TO_AGENT).chain([Signal::SIGCHLD]) {
+        let others = [Signal::SIGWINCH, Signal::SIGCHLD];
+        for s in PASSED_ON.into_iter().chain(LEFT_TO_AGENT).chain(others) {
             set.add(s);
         }
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
@@ -57,18 +59,18 @@ impl Signals {
 
     /// Waits until `agent` has ended.
     ///
-    /// A signal that a process sent to the launcher goes to the agent; one that the terminal sent (`SI_KERNEL`) has reached the
-    /// agent already, since it is in the same process group. When the agent stops, the launcher stops, so that the shell
-    /// sees a stopped job; when the launcher is continued, so is the agent.
+    /// A signal that a process sent to the launcher goes to the agent. One that the terminal sent (`SI_KERNEL`) has reached an agent in
+    /// the same process group already, and goes to the whole group of one that has its own. When the agent stops, the launcher stops,
+    /// so that the shell sees a stopped job; when the launcher is continued, so is the agent.
     ///
     /// `reap` is called when some child has ended, for those that nobody waits for.
-    pub(crate) fn wait(&self, agent: Pid, reap: &dyn Fn()) -> Result<End, Errno> {
-        let end = self.wait_for_end(agent, reap);
+    pub(crate) fn wait(&self, agent: Pid, group: Group, reap: &dyn Fn()) -> Result<End, Errno> {
+        let end = self.wait_for_end(agent, group, reap);
         take_terminal_back();
         end
     }
 
-    fn wait_for_end(&self, agent: Pid, reap: &dyn Fn()) -> Result<End, Errno> {
+    fn wait_for_end(&self, agent: Pid, group: Group, reap: &dyn Fn()) -> Result<End, Errno> {
         loop {
             match waitpid(agent, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
                 Ok(WaitStatus::Exited(_, code)) => return Ok(End::Code(code)),
@@ -76,7 +78,7 @@ impl Signals {
                 // Stops are shared where a shell with job control stopped the whole job. One that the command arranged by itself would
                 // keep the launcher from answering the person.
                 Ok(WaitStatus::Stopped(_, signal)) if LEFT_TO_AGENT.contains(&signal) && has_terminal() => {
-                    raise(Signal::SIGSTOP)?;
+                    stop_as_a_job()?;
                     kill(agent, Signal::SIGCONT)?;
                     continue;
                 }
@@ -90,12 +92,18 @@ impl Signals {
             if signal == Signal::SIGCHLD {
                 reap();
             }
-            if PASSED_ON.contains(&signal) && info.ssi_code != SI_KERNEL {
+            let by_terminal = info.ssi_code == SI_KERNEL;
+            let meant = PASSED_ON.contains(&signal);
+            let sent = match group {
+                Group::Shared if by_terminal || !meant => Ok(()),
+                Group::Own if !meant && ![Signal::SIGTSTP, Signal::SIGWINCH].contains(&signal) => Ok(()),
+                Group::Own if by_terminal => killpg(agent, signal),
+                Group::Shared | Group::Own => kill(agent, signal),
+            };
+            match sent {
                 // The agent may have ended in between; the next turn of the loop sees it.
-                match kill(agent, signal) {
-                    Ok(()) | Err(Errno::ESRCH) => {}
-                    Err(e) => return Err(e),
-                }
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(e) => return Err(e),
             }
         }
     }
@@ -111,9 +119,19 @@ fn has_terminal() -> bool {
         || nix::unistd::tcgetpgrp(std::io::stderr()).is_ok()
 }
 
+/// Stops this process as Ctrl-Z does, until a shell continues it. Where none could (an orphaned group), the kernel does not stop it.
+fn stop_as_a_job() -> Result<(), Errno> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTSTP);
+    raise(Signal::SIGTSTP)?;
+    // Delivered here. Every other thread has it blocked.
+    sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None)?;
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)
+}
+
 /// Gives the terminal's foreground back to the launcher's own process group. A shell inside had made a group of its own the
 /// foreground, and cannot restore a group that its pid namespace does not know.
-fn take_terminal_back() {
+pub(super) fn take_terminal_back() {
     let (stdin, own) = (std::io::stdin(), nix::unistd::getpgrp());
     // Only where the group that has the terminal is gone: another job of the person's may have it by right.
     let Ok(foreground) = nix::unistd::tcgetpgrp(&stdin) else {

@@ -101,6 +101,9 @@ pub(super) fn run(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>
 fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Result<()> {
     let mut clock = Clock::new();
     process::parent_death_kill(launcher)?;
+    if command.own_session {
+        nix::unistd::setsid().map_err(|errno| Error::NewSession { errno })?;
+    }
     let named = |path: &Path| path.display().to_string();
     nix::unistd::chdir(&command.directory).map_err(|errno| Error::Open {
         path: named(&command.directory),

@@ -6,7 +6,8 @@
 //! what the command may do: see [`allow_session`]. The command waits until [`Prepared::go`], so that the launcher can lock
 //! itself and start its supervisors.
 //!
-//! The command stays in the launcher's process group, session and terminal. It ends when the launcher's calling thread ends.
+//! The command stays in the launcher's process group, session and terminal, unless [`Command::own_session`] says otherwise. It ends when
+//! the launcher's calling thread ends.
 
 mod child;
 mod container;
@@ -55,6 +56,8 @@ pub struct Command {
     pub bounds: limits::Bounds,
     /// The control group that it runs in.
     pub group: Option<OwnedFd>,
+    /// Whether it begins in a session of its own (setsid(2)): without a controlling terminal, and in no process group that others are in.
+    pub own_session: bool,
     /// Signals that the person's shell had ignored when picktwo started (`nohup`), and that stay ignored.
     pub ignored: Vec<i32>,
     /// Which calls become granted calls.

@@ -1,0 +1,78 @@
+//! Nobody outside is signalled by the kernel for a session. Oracle: a script outside, which is in the process group of picktwo. Control:
+//! the same without picktwo.
+
+use picktwo_tests::{
+    run::{self, Finished},
+    scene::Scene,
+};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const TIERS: [&str; 3] = ["full", "nested", "container"];
+
+fn scene() -> Scene {
+    let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
+    scene.write("orphan.py", include_str!("work/orphan.py")).unwrap();
+    scene
+}
+
+/// What is written before a command to run it in a tier, or bare.
+fn prefix(scene: &Scene, tier: Option<&str>) -> String {
+    tier.map_or_else(String::new, |tier| {
+        format!("{} run --tier {tier} --", scene.root().join("bin/picktwo").display())
+    })
+}
+
+/// Runs a script of a person's, in a session of its own without a terminal.
+fn without_terminal(scene: &Scene, script: &str) -> Finished {
+    let mut command = scene.command("setsid");
+    command.args(["-w", "bash", "-c", script]);
+    run::run(command, LIMIT).unwrap()
+}
+
+/// The same at a terminal whose session the script leads, as `ssh -t` and `docker run -t` start one.
+fn at_terminal(scene: &Scene, script: &str) -> Finished {
+    scene.write("script", script).unwrap();
+    let mut command = scene.command("script");
+    command.args(["-qec", "exec bash script", "/dev/null"]);
+    run::run(command, LIMIT).unwrap()
+}
+
+/// A script that is told which signals it and its other job got.
+fn observer(run: &str) -> String {
+    format!(
+        "trap 'echo script was hung up' HUP\nsleep 50 & job=$!\n{run} python3 -I orphan.py $$ </dev/null\n\
+         kill $job; wait $job; echo job $?\n"
+    )
+}
+
+#[test]
+fn no_script_is_hung_up_for_a_session() {
+    let scene = scene();
+    type Way = fn(&Scene, &str) -> Finished;
+    for (way, start) in [("no terminal", without_terminal as Way), ("a terminal", at_terminal)] {
+        let bare = start(&scene, &observer(""));
+        assert!(bare.stdout.contains("kill works"), "{way}: {}", bare.all());
+        assert!(bare.stdout.contains("script was hung up"), "{way}: {}", bare.all());
+        assert!(bare.stdout.contains("job 129"), "{way}: {}", bare.all());
+        for tier in TIERS {
+            let told = start(&scene, &observer(&prefix(&scene, Some(tier))));
+            assert!(told.stdout.contains("tried"), "{way}, {tier}: {}", told.all());
+            assert!(!told.stdout.contains("works"), "{way}, {tier}: {}", told.all());
+            assert!(!told.stdout.contains("hung up"), "{way}, {tier}: {}", told.all());
+            assert!(told.stdout.contains("job 143"), "{way}, {tier}: {}", told.all());
+        }
+    }
+}
+
+#[test]
+fn a_script_that_leads_its_terminal_is_served_as_before() {
+    let scene = scene();
+    let mut command = scene.command("python3");
+    command
+        .args(["-c", include_str!("work/no_job_control.py")])
+        .arg(scene.root().join("bin/picktwo"));
+    let finished = run::run(command, LIMIT).unwrap();
+    assert_eq!(finished.code(), 0, "{}", finished.all());
+    assert_eq!(finished.stdout, "done\n", "{}", finished.all());
+}
