@@ -54,7 +54,7 @@ pub(crate) enum PlanError {
     Private(RecordError),
     /// The machine cannot enforce the tier.
     Tier(tier::Missing),
-    /// A standard descriptor that the tier cannot guard; holds the sentence.
+    /// A standard descriptor that no session, or none of the tier, can have; holds the sentence.
     Stream(String),
 }
 
@@ -117,6 +117,9 @@ impl Plan {
     /// # Errors
     /// The first thing that does not allow a session; nothing has been started.
     pub(crate) fn resolve(wish: Wish, identity: Identity, tier: Choice) -> Result<Self, PlanError> {
+        if let Some(leads_out) = agent::leads_out() {
+            return Err(PlanError::Stream(leads_out));
+        }
         if tier.tier == Tier::Nested
             && let Some(unfit) = agent::unfit()
         {

@@ -116,6 +116,7 @@ fn prepare(command: &Command, channel: &Channel, launcher: BorrowedFd<'_>) -> Re
     clock.step("limits");
     // From here on this process owns the channel and the standard descriptors, and nothing else is open.
     limits::sweep(&[0, 1, 2, channel.as_raw_fd()])?;
+    super::streams::no_way_out()?;
     let check = SelfCheck::prepare()?;
     let bounding_empty = limits::drop_all_capabilities()?;
     clock.step("capabilities");

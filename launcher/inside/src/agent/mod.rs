@@ -13,7 +13,7 @@ mod child;
 mod container;
 mod streams;
 
-pub use streams::unfit;
+pub use streams::{leads_out, unfit};
 
 use crate::container::Rights;
 use crate::container::keeper::{self, Keeper};

@@ -1,5 +1,5 @@
-//! The standard descriptors of a session without granted calls: nobody would stand between the command and the metadata of what the
-//! person redirected, which is on a writable mount of the host.
+//! The standard descriptors of a session, which come from the person: in no tier a way into the network, and without granted calls nothing
+//! whose metadata nobody would guard.
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -35,19 +35,61 @@ enum Stream {
 
 /// Why a session without granted calls cannot have one of this process's standard descriptors, if so. One sentence, with the remedy.
 pub fn unfit() -> Option<String> {
-    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let streams = [
-        (input.as_fd(), "standard input", "cat FILE | picktwo …"),
-        (output.as_fd(), "standard output", "picktwo … | cat > FILE"),
-        (errors.as_fd(), "standard error", "picktwo … 2>&1 | cat > FILE"),
+        ("standard input", "cat FILE | picktwo …"),
+        ("standard output", "picktwo … | cat > FILE"),
+        ("standard error", "picktwo … 2>&1 | cat > FILE"),
     ];
-    streams.into_iter().find_map(|(fd, name, instead)| {
-        kind(fd).err().map(|what| {
-            format!(
-                "{name} is {what}, whose metadata nothing would guard in the nested tier: put a pipe between (`{instead}`)"
-            )
-        })
+    first(|fd| kind(fd).err()).map(|(at, what)| {
+        let (name, instead) = streams[at];
+        format!(
+            "{name} is {what}, whose metadata nothing would guard in the nested tier: put a pipe between (`{instead}`)"
+        )
     })
+}
+
+/// Why no session can have one of this process's standard descriptors, if so. One sentence, with the remedy. Calls on a socket need no
+/// Landlock right: one of the network, or one that still takes an address or a connection, is a way out of the session.
+pub fn leads_out() -> Option<String> {
+    let streams = [
+        ("standard input", "cat | picktwo …"),
+        ("standard output", "picktwo … | cat"),
+        ("standard error", "picktwo … 2>&1 | cat"),
+    ];
+    first(|fd| is_way_out(fd).then_some(())).map(|(at, ())| {
+        let (name, instead) = streams[at];
+        format!(
+            "{name} is a socket other than a connected local one, by which the command would have a network: put a pipe between (`{instead}`)"
+        )
+    })
+}
+
+/// The same from within the command's process.
+///
+/// # Errors
+/// Such a descriptor.
+pub(super) fn no_way_out() -> Result<()> {
+    match first(|fd| is_way_out(fd).then_some(())) {
+        None => Ok(()),
+        Some((at, ())) => Err(Error::NotLocked {
+            check: format!("descriptor {at} must lead to no network"),
+            found: "a socket that is not a connected local one".into(),
+        }),
+    }
+}
+
+/// The first standard descriptor of which there is something to say.
+fn first<T>(say: impl Fn(BorrowedFd<'_>) -> Option<T>) -> Option<(usize, T)> {
+    let (input, output, errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let fds = [input.as_fd(), output.as_fd(), errors.as_fd()];
+    fds.into_iter().enumerate().find_map(|(at, fd)| Some((at, say(fd)?)))
+}
+
+/// Whether it is a socket that is not a connected pair. One that cannot be looked at is nothing that calls work on.
+fn is_way_out(fd: BorrowedFd<'_>) -> bool {
+    let is_socket =
+        |what: nix::sys::stat::FileStat| SFlag::from_bits_truncate(what.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK;
+    fstat(fd).is_ok_and(is_socket) && !is_connected_pair(fd)
 }
 
 fn kind(fd: BorrowedFd<'_>) -> std::result::Result<Stream, &'static str> {
@@ -71,7 +113,7 @@ fn is_terminal(fd: BorrowedFd<'_>) -> bool {
     nix::unistd::isatty(fd) == Ok(true)
 }
 
-/// A local stream that has its peer: the kernel connects it to no other.
+/// A local stream that has its peer: the kernel connects it to no other, whatever becomes of that one.
 fn is_connected_pair(fd: BorrowedFd<'_>) -> bool {
     let local = getsockname::<SockaddrStorage>(fd.as_raw_fd());
     local.is_ok_and(|name| name.family() == Some(AddressFamily::Unix))
