@@ -13,6 +13,7 @@ const TIERS: [&str; 3] = ["full", "nested", "container"];
 fn scene() -> Scene {
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
     scene.write("orphan.py", include_str!("work/orphan.py")).unwrap();
+    scene.write("other_job.py", include_str!("work/other_job.py")).unwrap();
     scene
 }
 
@@ -75,4 +76,30 @@ fn a_script_that_leads_its_terminal_is_served_as_before() {
     let finished = run::run(command, LIMIT).unwrap();
     assert_eq!(finished.code(), 0, "{}", finished.all());
     assert_eq!(finished.stdout, "done\n", "{}", finished.all());
+}
+
+#[test]
+fn no_other_job_of_the_terminal_is_signalled_for_a_session() {
+    let scene = scene();
+    for (how, bare) in [("interrupt", "became=ended"), ("stop", "became=stopped")] {
+        let at_a_prompt = |tier: Option<&str>| {
+            let line = format!("{} python3 -I other_job.py {{}} {how}", prefix(&scene, tier));
+            let mut command = scene.command("python3");
+            command.args(["-c", include_str!("work/other_jobs.py"), line.trim_start()]);
+            run::run(command, LIMIT).unwrap()
+        };
+        let told = at_a_prompt(None);
+        assert!(told.stdout.contains(bare), "{how}, bare: {}", told.all());
+        for tier in TIERS {
+            let told = at_a_prompt(Some(tier));
+            assert!(told.stdout.contains("became=lives"), "{how}, {tier}: {}", told.all());
+            for own in ["own tcsetpgrp", "own foreground", "own setpgid"] {
+                assert!(
+                    told.stdout.contains(&format!("{own} works")),
+                    "{how}, {tier}: {}",
+                    told.all()
+                );
+            }
+        }
+    }
 }

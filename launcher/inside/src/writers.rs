@@ -85,7 +85,7 @@ pub fn session_processes(init: i32) -> Vec<i32> {
         .collect()
 }
 
-fn processes() -> impl Iterator<Item = i32> {
+pub(crate) fn processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc")
         .into_iter()
         .flatten()

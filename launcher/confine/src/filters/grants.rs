@@ -14,7 +14,8 @@ pub struct Grants {
     /// Leave setting times by a descriptor to the kernel. Only where every descriptor that a process can hold on a writable mount
     /// of the host was granted for writing (docs/decisions/0008).
     pub descriptor_times: bool,
-    /// Opens for reading, too: where no view decides what `/proc` and `/etc` hold.
+    /// Opens for reading, too: where no view decides what `/proc` and `/etc` hold. And the calls that name processes and groups of
+    /// them.
     pub reads: bool,
     /// Listening: where no network namespace keeps what listens apart.
     pub listen: bool,
@@ -38,6 +39,7 @@ impl Grants {
 }
 
 const CHANGES: &str = "changes a directory";
+const GROUPS: &str = "the person's other jobs have groups in the same session, whom the kernel would signal";
 const METADATA: &str = "changes metadata, which Landlock does not see";
 
 /// Notified whatever the arguments.
@@ -154,6 +156,10 @@ pub(super) fn agent(grants: Grants) -> Filter {
                 Action::Notify,
                 "which processes there are is the session's own view of them",
             ));
+            let other_group = [arg(1, Test::IsNot(0))];
+            rules.push(rule(call!(SYS_setpgid), &other_group, Action::Notify, GROUPS));
+            let foreground = [arg(1, Test::Is(libc::TIOCSPGRP as u32))];
+            rules.push(rule(call!(SYS_ioctl), &foreground, Action::Notify, GROUPS));
         }
         if grants.listen {
             rules.push(rule(

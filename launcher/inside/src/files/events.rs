@@ -151,7 +151,11 @@ mod tests {
         let longest = REFUSED.0 + REFUSED.1 * before.elapsed().as_secs_f64();
         events.rest();
         let told = told.lock().unwrap();
-        assert!((REFUSED.0 as usize..longest as usize + 3).contains(&told.len()), "{}", told.len());
+        assert!(
+            (REFUSED.0 as usize..longest as usize + 3).contains(&told.len()),
+            "{}",
+            told.len()
+        );
         assert_eq!(told.iter().map(|before| before + 1).sum::<u64>(), 100_000);
     }
 

@@ -12,6 +12,7 @@
 mod caller;
 mod events;
 mod guard;
+mod jobs;
 mod links;
 mod metadata;
 mod moves;
@@ -303,6 +304,8 @@ impl Grants {
                 Ok(Answer::Proceed)
             }
             libc::SYS_pidfd_open => self.open_process(call),
+            libc::SYS_setpgid => self.join_group(call),
+            libc::SYS_ioctl => self.set_foreground(call),
             _ => self.metadata(call),
         }
     }
@@ -541,5 +544,5 @@ fn call_name(nr: i64) -> Option<&'static str> {
         SYS_linkat SYS_unlink SYS_unlinkat SYS_symlink SYS_symlinkat SYS_mknod SYS_mknodat SYS_truncate SYS_chmod SYS_fchmod
         SYS_fchmodat SYS_fchmodat2 SYS_chown SYS_fchown SYS_lchown SYS_fchownat SYS_utime SYS_utimes SYS_futimesat SYS_utimensat
         SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr SYS_access SYS_faccessat
-        SYS_faccessat2 SYS_pidfd_open SYS_umask)
+        SYS_faccessat2 SYS_pidfd_open SYS_setpgid SYS_ioctl SYS_umask)
 }

@@ -197,6 +197,11 @@ impl Grants {
         Ok(fd)
     }
 
+    /// Whether a process is one of the session's.
+    pub(crate) fn is_of_session(&self, call: &Call<'_>, shared: &Shared, number: i32) -> bool {
+        self.process(call, shared, &Who::Number(number)).is_some()
+    }
+
     /// The directory of a process, if it is one of the session's: those that are in a Landlock domain below the launcher's, which is
     /// what the kernel asks before it lets the launcher look into one. The descriptor never comes to mean another process.
     fn process(&self, call: &Call<'_>, shared: &Shared, who: &Who) -> Option<OwnedFd> {
