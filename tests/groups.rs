@@ -12,8 +12,13 @@ const TIERS: [&str; 3] = ["full", "nested", "container"];
 
 fn scene() -> Scene {
     let scene = Scene::new(env!("CARGO_BIN_EXE_picktwo")).unwrap();
-    scene.write("orphan.py", include_str!("work/orphan.py")).unwrap();
-    scene.write("other_job.py", include_str!("work/other_job.py")).unwrap();
+    for (name, text) in [
+        ("orphan.py", include_str!("work/orphan.py")),
+        ("other_job.py", include_str!("work/other_job.py")),
+        ("sets_keys.py", include_str!("work/sets_keys.py")),
+    ] {
+        scene.write(name, text).unwrap();
+    }
     scene
 }
 
@@ -101,5 +106,51 @@ fn no_other_job_of_the_terminal_is_signalled_for_a_session() {
                 );
             }
         }
+    }
+}
+
+/// A terminal whose keys nobody may choose where a supervisor looks at the calls.
+#[test]
+fn no_session_chooses_the_key_that_interrupts() {
+    let scene = scene();
+    let in_a_pipeline = |tier: Option<&str>| {
+        let run = prefix(&scene, tier);
+        let line =
+            format!("{run} python3 -I sets_keys.py | (trap 'echo vic\"\"tim interrupted' INT; sleep 3; cat) # {{}}");
+        let mut command = scene.command("python3");
+        command.args(["-c", include_str!("work/other_jobs.py"), line.trim_start()]);
+        run::run(command, LIMIT).unwrap()
+    };
+    let told = in_a_pipeline(None);
+    assert!(told.stdout.contains("victim interrupted"), "bare: {}", told.all());
+    for tier in ["full", "container"] {
+        let told = in_a_pipeline(Some(tier));
+        assert!(!told.stdout.contains("victim interrupted"), "{tier}: {}", told.all());
+        // All else is as without picktwo, and on its own terminals any key.
+        for said in [
+            "echo False key b'\\x00'",
+            "same True",
+            "by name True",
+            "end b'['",
+            "master b']'",
+            "own name b'!'",
+            "null Inappropriate ioctl for device",
+        ] {
+            assert!(told.stdout.contains(said), "{said}, {tier}: {}", told.all());
+        }
+    }
+}
+
+#[test]
+fn a_background_job_that_sets_the_terminal_stops() {
+    let scene = scene();
+    for tier in TIERS.map(Some).into_iter().chain([None]) {
+        let mut command = scene.command("python3");
+        command
+            .args(["-c", include_str!("work/sets_behind.py")])
+            .arg(prefix(&scene, tier));
+        let finished = run::run(command, LIMIT).unwrap();
+        assert_eq!(finished.code(), 0, "{tier:?}: {}", finished.all());
+        assert_eq!(finished.stdout, "done\n", "{tier:?}: {}", finished.all());
     }
 }

@@ -107,6 +107,12 @@ impl Listener {
         self.reply(id, 0, -(errno as i32), 0)
     }
 
+    /// Answers that the call is to be made again, once the caller has gone through the signal that waits for it (`ERESTARTSYS`, which the
+    /// kernel keeps to itself). There must be one.
+    pub fn reply_again(&self, id: u64) -> Result<()> {
+        self.reply(id, 0, -512, 0)
+    }
+
     /// Answers with a result.
     pub fn reply_value(&self, id: u64, value: i64) -> Result<()> {
         self.reply(id, value, 0, 0)

@@ -3,6 +3,7 @@
 //! Paths are `CStr`, descriptors are borrowed, flags are the kernel's own integers.
 
 mod mounts;
+pub mod terminal;
 pub mod xattr;
 
 use nix::errno::Errno;

@@ -45,12 +45,13 @@ impl Tier {
 pub(crate) const NO_WEB: &str = "there are no web tools in this session: it runs in picktwo's nested tier, since a supervisor of system \
      calls was listening already and the kernel allows one, and a retriever needs one of its own";
 
-const NESTED_WEAKER: [&str; 5] = [
+const NESTED_WEAKER: [&str; 6] = [
     "no web tools (web_fetch, picktwo fetch): a retriever's connections are granted calls, and another supervisor listens already",
     "the mode is fixed at the start: without granted calls nothing could be allowed or refused later",
     "with --edit, protected paths that exist at the start are read-only mounts; those that appear later are not protected",
     "no UNIX sockets inside but pairs: nobody looks at the address that a call connects to",
     "standard input and output are pipes or the terminal: a file's metadata could be changed through its descriptor",
+    "the session may choose the terminal's keys that interrupt, stop and quit: nobody looks at the call that sets them",
 ];
 
 const CONTAINER_WEAKER: [&str; 5] = [

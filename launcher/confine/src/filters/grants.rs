@@ -2,12 +2,13 @@
 
 use super::{Call, DGRAM, INET, INET6, NEWEST_CALL, STREAM, TYPE_MASK, UNIX, arg, call, rule};
 use crate::seccomp::{Action, Filter, Rule, Test};
+use crate::sys::terminal::SETTINGS;
 use nix::errno::Errno;
 
 /// Which calls of a session notify its launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
-    /// Changes of files and metadata.
+    /// Changes of files and metadata, and of terminals' settings.
     pub files: bool,
     /// Making, connecting and binding sockets.
     pub sockets: bool,
@@ -126,6 +127,16 @@ pub(super) fn agent(grants: Grants) -> Filter {
                 &[arg(mode, Test::Any(libc::W_OK as u32))],
                 Action::Notify,
                 "the view is read-only, what is granted is not",
+            ));
+        }
+    }
+    if grants.files {
+        for setting in SETTINGS {
+            rules.push(rule(
+                call!(SYS_ioctl),
+                &[arg(1, Test::Is(setting.request))],
+                Action::Notify,
+                "the keys that signal the person's job lie behind a pointer",
             ));
         }
     }

@@ -5,6 +5,7 @@ use super::groups::{ACCEPTING, CHILDREN, EVENTS, FILES, Group, RUNTIME, SOCKET_D
 use super::{DGRAM, FAST_OPEN, INET, INET6, NEW_NAMESPACES, NEWEST_CALL, STREAM, TYPE_MASK, UNIX, arg, call, rule};
 use crate::role::Role;
 use crate::seccomp::{Action, Filter, Rule, Test};
+use crate::sys::terminal::SETTINGS;
 use nix::errno::Errno;
 
 const EXECUTABLE: Test = Test::None(libc::PROT_EXEC as u32);
@@ -305,9 +306,6 @@ pub(super) fn launcher() -> Filter {
     }
     for (number, reason) in [
         (libc::TCGETS as u32, "the person's terminal"),
-        (libc::TCSETS as u32, "the person's terminal"),
-        (libc::TCSETSW as u32, "the person's terminal"),
-        (libc::TCSETSF as u32, "the person's terminal"),
         (libc::TIOCGWINSZ as u32, "the person's terminal"),
         (libc::TIOCSWINSZ as u32, "a terminal of the session's own"),
         (libc::TIOCGPGRP as u32, "job control"),
@@ -318,6 +316,14 @@ pub(super) fn launcher() -> Filter {
             &[arg(1, Test::Is(number))],
             Action::Allow,
             reason,
+        ));
+    }
+    for setting in SETTINGS {
+        rules.push(rule(
+            call!(SYS_ioctl),
+            &[arg(1, Test::Is(setting.request))],
+            Action::Allow,
+            "terminals of the person's and the session's",
         ));
     }
     list(Role::Launcher, rules)

@@ -21,6 +21,7 @@ mod open;
 mod proc;
 mod rename;
 mod resolve;
+mod settings;
 mod socket_files;
 mod terminals;
 mod vet;
@@ -105,6 +106,8 @@ pub(crate) enum Answer {
     Value(i64),
     /// The kernel performs it in the caller's own right.
     Proceed,
+    /// Once more, after a signal that waits for the caller.
+    Again,
     /// With a descriptor.
     Give(Gift),
     /// It was answered already, or will be.
@@ -168,6 +171,8 @@ pub struct Grants {
     closing: AtomicUsize,
     staged: vet::Staged,
     terminals: terminals::Terminals,
+    /// The person's.
+    persons: settings::Persons,
     written: written::Written,
     waiting: Waiting,
 }
@@ -208,6 +213,8 @@ impl Grants {
                 moved: root.moved,
             });
         }
+        let standard = standard_descriptors();
+        let persons = settings::Persons::new(&standard, &config.session_root);
         Ok(Arc::new(Grants {
             roots,
             session_root: config.session_root,
@@ -220,13 +227,14 @@ impl Grants {
             remote,
             proc: open("/proc")?,
             fds: open("/proc/self/fd")?,
-            standard: standard_descriptors(),
+            standard,
             given: given(),
             moves: AtomicU64::new(0),
             umasks: AtomicU64::new(0),
             closing: AtomicUsize::new(0),
             staged: vet::Staged::default(),
             terminals: terminals::Terminals::default(),
+            persons,
             written: written::Written::default(),
             waiting: Waiting::default(),
         }))
@@ -305,7 +313,8 @@ impl Grants {
             }
             libc::SYS_pidfd_open => self.open_process(call),
             libc::SYS_setpgid => self.join_group(call),
-            libc::SYS_ioctl => self.set_foreground(call),
+            libc::SYS_ioctl if call.int(1) as u32 == libc::TIOCSPGRP as u32 => self.set_foreground(call),
+            libc::SYS_ioctl => self.set_settings(call),
             _ => self.metadata(call),
         }
     }
@@ -488,6 +497,7 @@ pub(crate) fn answer(call: &Call<'_>, outcome: Outcome) {
     let _ = match outcome {
         Ok(Answer::Value(value)) => call.listener.reply_value(id, value),
         Ok(Answer::Proceed) => call.listener.proceed(id),
+        Ok(Answer::Again) => call.listener.reply_again(id),
         Ok(Answer::Sent | Answer::Give(_)) => Ok(()),
         Err(errno) => call.listener.reply_errno(id, errno),
     };

@@ -7,7 +7,7 @@ use super::open::How;
 use super::{Answer, Call, Grants, Outcome};
 use nix::libc;
 use picktwo_confine::Errno;
-use picktwo_confine::sys;
+use picktwo_confine::sys::{self, resolve};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -47,15 +47,31 @@ impl Grants {
         let master = sys::openat(sys::CWD, c"/dev/ptmx", how.flags & FLAGS | libc::O_NOCTTY, 0)?;
         let info =
             std::fs::read_to_string(format!("/proc/self/fdinfo/{}", master.as_raw_fd())).map_err(|_| Errno::EACCES)?;
-        let number: u32 = info
-            .lines()
-            .find_map(|line| line.strip_prefix("tty-index:")?.trim().parse().ok())
-            .ok_or(Errno::EACCES)?;
+        let number = index(&info).ok_or(Errno::EACCES)?;
         let name = super::cstring(format!("/dev/pts/{number}").as_bytes())?;
         let end = sys::openat(sys::CWD, &name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
         call.alive()?;
         kept().push(end);
         Ok(self.offer(master, how.cloexec(), false))
+    }
+
+    /// The end of one of the session's own pairs that has a name, by its number.
+    pub(crate) fn own_end(&self, number: u32) -> Result<OwnedFd, Errno> {
+        const FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK;
+        let name = format!("dev/pts/{number}");
+        if self.shared.is_none() {
+            let beneath = resolve::BENEATH | resolve::NO_SYMLINKS;
+            let name = super::cstring(name.as_bytes())?;
+            return sys::openat2(self.session_root.as_fd(), &name, FLAGS, 0, beneath);
+        }
+        let name = super::cstring(format!("/{name}").as_bytes())?;
+        let named = sys::openat(sys::CWD, &name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+        let identity = sys::fstat(named.as_fd())?;
+        let kept = self.terminals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = kept
+            .iter()
+            .find(|end| sys::fstat(end.as_fd()).is_ok_and(|end| end.nlink > 0 && end.same(&identity)));
+        sys::openat(sys::CWD, &sys::fd_path(own.ok_or(Errno::ENOTTY)?.as_fd()), FLAGS, 0)
     }
 
     fn open_other_end(&self, call: &Call<'_>, path: &[u8], how: How) -> Outcome {
@@ -79,4 +95,10 @@ impl Grants {
         call.alive()?;
         Ok(self.offer(fd, how.cloexec(), false))
     }
+}
+
+/// The number of a pair, from what `/proc/PID/fdinfo` says of its master.
+pub(super) fn index(info: &str) -> Option<u32> {
+    info.lines()
+        .find_map(|line| line.strip_prefix("tty-index:")?.trim().parse().ok())
 }
