@@ -372,3 +372,40 @@ fn a_socket_of_another_session_is_not_reached_through_the_shared_home() {
         "reached"
     );
 }
+
+#[test]
+fn edit_sessions_of_directories_within_each_other_wait() {
+    let scene = scene();
+    let script = "mv a b";
+    scene.write(scene.work().join("a"), "").unwrap();
+    let finished = edit(&scene, script);
+    assert_eq!(finished.code(), 0, "{}", finished.all());
+    // What a session that was stopped in the middle holds, by the directory that it is of.
+    let lock = |path: &Path| {
+        let meta = fs::metadata(path).unwrap();
+        let name = scene.state().join(format!("locks/{:x}-{:x}", meta.dev(), meta.ino()));
+        fs::File::options().write(true).open(name).unwrap()
+    };
+    let (own, around) = (lock(&scene.work()), lock(scene.work().parent().unwrap()));
+    let take: [(&str, &dyn Fn(), bool); 4] = [
+        ("of the same", &|| own.lock().unwrap(), false),
+        ("within", &|| own.lock_shared().unwrap(), false),
+        ("around", &|| around.lock().unwrap(), false),
+        ("beside", &|| around.lock_shared().unwrap(), true),
+    ];
+    for (which, take, goes_on) in take {
+        take();
+        scene.write(scene.work().join("a"), "").unwrap();
+        let finished = edit(&scene, script);
+        match goes_on {
+            true => assert_eq!(finished.code(), 0, "{which}: {}", finished.all()),
+            false => refused(&finished, EBUSY, 1),
+        }
+        own.unlock().unwrap();
+        around.unlock().unwrap();
+    }
+    // None of it is within a session's reach.
+    let locks = scene.state().join("locks");
+    let finished = edit(&scene, &format!("ls {}", locks.display()));
+    assert_ne!(finished.code(), 0, "{}", finished.all());
+}

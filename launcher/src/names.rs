@@ -95,6 +95,11 @@ pub(crate) fn user_policy() -> Result<PathBuf, NoHome> {
     Ok(config_dir()?.join("policy.toml"))
 }
 
+/// What sessions of the same workspaces lock.
+pub(crate) fn locks_dir() -> Result<PathBuf, NoHome> {
+    Ok(state_dir()?.join("locks"))
+}
+
 /// One directory per session.
 pub(crate) fn sessions_dir() -> Result<PathBuf, NoHome> {
     Ok(state_dir()?.join(SESSIONS))

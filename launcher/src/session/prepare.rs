@@ -8,7 +8,7 @@ use super::space::Space;
 use super::start::StartError;
 use super::tier::{self, Facts, Tier};
 use crate::names;
-use crate::record::{Bounds, Event, Record};
+use crate::record::{Bounds, Event, Record, RecordError, make_private_dir};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::stat;
@@ -16,17 +16,19 @@ use picktwo_confine::filters;
 use picktwo_confine::landlock::{Access, Rights};
 use picktwo_inside::agent;
 use picktwo_inside::container::{self, Place};
-use picktwo_inside::files::{self, Config, Grants, Root};
+use picktwo_inside::files::{self, Config, Grants, Lock, Root};
 use picktwo_inside::mode::SharedMode;
 use picktwo_inside::view::{self, Fixed, Made, ReadOnly};
 use picktwo_policies::model::{KeySource, Placeholders, Seed};
 use picktwo_policies::protect::Protected;
 use picktwo_wire::control::Mode;
 use picktwo_wire::tools::NO_TOOLS;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -206,12 +208,35 @@ pub(super) fn protected(plan: &Plan) -> Result<Protected, StartError> {
     super::protection::of(&plan.roots, &extra)
 }
 
+/// What sessions of the same roots, of directories around them or within lock: files of the state directory, one for each directory. A
+/// root is locked for its session alone; a directory around it is shared with the sessions of its other roots.
+///
+/// # Errors
+/// One cannot be made.
+pub(super) fn locks(plan: &Plan) -> Result<Vec<Lock>, StartError> {
+    let dir = names::locks_dir().map_err(|e| StartError::Record(RecordError::NoHome(e)))?;
+    make_private_dir(&dir).map_err(StartError::Record)?;
+    let around: BTreeSet<&Path> = plan.roots.iter().flat_map(|root| root.ancestors()).collect();
+    let open = |path: &Path| {
+        let meta = std::fs::metadata(path).map_err(|e| StartError::File("look at", path.to_path_buf(), e))?;
+        let file = dir.join(format!("{:x}-{:x}", meta.dev(), meta.ino()));
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        Ok(Lock {
+            file: options.open(&file).map_err(|e| StartError::File("open", file, e))?,
+            exclusive: plan.roots.iter().any(|root| root == path),
+        })
+    };
+    around.into_iter().map(open).collect()
+}
+
 /// The granted changes of the session.
 pub(super) fn grants(
     plan: &Plan,
     id: &str,
     space: &Space,
     mode: &SharedMode,
+    locks: Vec<Lock>,
     (protected, finder): (Protected, files::Finder),
     events: files::Sink,
 ) -> Result<Arc<Grants>, StartError> {
@@ -239,6 +264,7 @@ pub(super) fn grants(
         roots,
         private,
         session_root,
+        locks,
         shared,
         mode: mode.clone(),
         protected,

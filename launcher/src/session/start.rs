@@ -218,6 +218,7 @@ pub(crate) fn run(
     let values = prepare::placeholders(&plan, &id, space.gateway.as_ref().map(|(port, _)| *port), phantom);
     prepare::seed(&plan, &values)?;
     prepare::close_home(&plan)?;
+    let locks = prepare::locks(&plan)?;
 
     limits::nofile_raise()?;
     let mut first_to_go = limits::FirstToGo::open();
@@ -270,7 +271,15 @@ pub(crate) fn run(
     } else {
         let finder = protection::finder(plan.roots.clone(), named, refusals.sink());
         let protected = (protected, finder);
-        Some(prepare::grants(&plan, &id, &space, &mode, protected, refusals.sink())?)
+        Some(prepare::grants(
+            &plan,
+            &id,
+            &space,
+            &mode,
+            locks,
+            protected,
+            refusals.sink(),
+        )?)
     };
     limits::no_new_privs()?;
     limits::core_limit()?;

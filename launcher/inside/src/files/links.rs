@@ -70,11 +70,18 @@ impl Grants {
         if identity.nlink < 2 || self.is_own(place) || identity.kind() == libc::S_IFDIR {
             return Ok(Names::Inside);
         }
-        let mut known = self.guard.links().found.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.guard.links().found.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (identity.dev, identity.ino);
         let names = |found: &Found| found.seen.get(&key).filter(|(all, _)| *all == identity.nlink).copied();
+        let mut known = lock();
         if known.as_ref().and_then(names).is_none() {
-            *known = Some(self.look_for_links(known.take()));
+            // Nothing moves meanwhile, so that no name is missed or found twice.
+            drop(known);
+            let _alone = self.alone(call, place)?;
+            known = lock();
+            if known.as_ref().and_then(names).is_none() {
+                *known = Some(self.look_for_links(known.take()));
+            }
         }
         let Some(found) = known.as_ref() else {
             return Ok(Names::Inside);

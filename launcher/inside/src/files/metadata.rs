@@ -153,7 +153,7 @@ impl Grants {
         for _ in 0..4 {
             let step = self.name_of_object(object.as_fd()).and_then(|named| match named {
                 Named::At(place, own, identity) => {
-                    let _alone = self.alone_in_git(&place);
+                    let _alone = self.alone_in_git(call, &place)?;
                     self.change_place(call, &place, &own, &identity, &change)
                 }
                 Named::Nowhere(root) => self.change_nameless(&object, root, &change),

@@ -9,6 +9,7 @@
 //! Without namespaces ([`Shared`]) there are no such mounts, and only what Landlock itself decides on is left to the kernel: changes of
 //! metadata never are. The session's own directories are roots of their own there.
 
+mod across;
 mod caller;
 mod events;
 mod guard;
@@ -29,6 +30,7 @@ mod waiting;
 mod walk;
 mod written;
 
+pub use across::Lock;
 pub(crate) use caller::{Base, Call, Target, give_back_state, own_state, unreadable};
 pub use events::{Event, Sink};
 pub use guard::Finder;
@@ -51,7 +53,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A directory that the session may change in edit mode.
@@ -86,6 +88,9 @@ pub struct Config {
     pub private: Vec<PathBuf>,
     /// The root directory of the session's view (`/proc/<init>/root`).
     pub session_root: OwnedFd,
+    /// What this session shares with others of the same roots: a lock for each directory from the root of the file system down to each
+    /// of the roots, sorted by path, so that each session takes them in the same order.
+    pub locks: Vec<Lock>,
     /// Where there is no view.
     pub shared: Option<Shared>,
     /// The mode.
@@ -153,8 +158,8 @@ pub struct Grants {
     events: events::Events,
     /// Renames and hard links exclude everything else, so that nothing moves between a check and what it allows.
     lock: RwLock<()>,
-    /// Held by calls whose decision depends on whether a directory is a git directory.
-    git: Mutex<()>,
+    /// Held by renames and hard links, and by calls whose decision depends on whether a directory is a git directory.
+    across: across::Across,
     /// A root lies on a file system that may hang: then calls do not hold the lock, which one of them could hold for ever.
     remote: bool,
     proc: OwnedFd,
@@ -223,7 +228,7 @@ impl Grants {
             guard: Guard::new(config.protected, config.finder),
             events: events::Events::new(config.events),
             lock: RwLock::new(()),
-            git: Mutex::new(()),
+            across: across::Across::new(config.locks),
             remote,
             proc: open("/proc")?,
             fds: open("/proc/self/fd")?,
@@ -331,7 +336,7 @@ impl Grants {
         // Calls that could turn a directory into a git directory, or that depend on whether it is one, come one at a time.
         let run = |found: Where| {
             let _alone = match &found {
-                Where::In(place) => self.alone_in_git(place),
+                Where::In(place) => self.alone_in_git(call, place)?,
                 _ => None,
             };
             op(found)
@@ -351,12 +356,6 @@ impl Grants {
             }
         }
         Err(Errno::EACCES)
-    }
-
-    /// Held while something is decided that depends on whether a directory is a git directory, or that could make it one.
-    pub(crate) fn alone_in_git(&self, place: &Place) -> Option<MutexGuard<'_, ()>> {
-        self.concerns_git(place)
-            .then(|| self.git.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells the record about a refusal and gives the error.

@@ -74,6 +74,7 @@ impl Grants {
     }
 
     fn rename_places(&self, call: &Call<'_>, from: &Place, to: &Place, flags: u32) -> Step {
+        let _alone = self.alone(call, from)?;
         self.read_only(call, from)?;
         let plain = |place: &Place| Place {
             slash: false,
@@ -153,6 +154,7 @@ impl Grants {
             (Where::In(a), Where::In(b)) if self.is_reached(&a) || self.is_reached(&b) => self.between_own(&a, &b),
             (Where::In(a), Where::In(b)) if a.root == b.root => self.link_place(call, &a, &b, follow),
             (Where::Nameless(fd, root), Where::In(b)) if root == b.root || self.shared.is_none() => {
+                let _alone = self.alone(call, &b)?;
                 self.may_link_to(call, &b)?;
                 let identity = sys::fstat(fd.as_fd())?;
                 self.no_alias(call, &b, &identity)?;
@@ -179,6 +181,7 @@ impl Grants {
     }
 
     fn link_place(&self, call: &Call<'_>, from: &Place, to: &Place, follow: bool) -> Step {
+        let _alone = self.alone(call, from)?;
         let (object, source) = from.object(self)?;
         if follow && source.kind() == libc::S_IFLNK && !from.exact {
             return Err(Fail::Again);

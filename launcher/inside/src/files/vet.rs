@@ -131,8 +131,10 @@ impl Grants {
         }
         // Our own copy of a descriptor that was just handed over counts as a writer, too.
         self.wait_for_closing(SHORT);
-        // The lock before the list, as in `stage`.
+        // The locks before the list, as in `stage`.
         let _shared = (!self.remote).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
+        // In vain: it is tried again at the next call, or in a moment.
+        let Ok(_alone) = self.across.enter() else { return };
         let mut list = self.staged.list.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = Vec::new();
         for stage in std::mem::take(&mut *list) {

@@ -11,7 +11,7 @@ use picktwo_confine::notify::Listener;
 use picktwo_confine::process::{self, Child, Exit};
 use picktwo_confine::{Errno, filters, limits, seccomp, sys};
 use picktwo_inside::container::Rights;
-use picktwo_inside::files::{Config, Event, Grants, Root, Shared};
+use picktwo_inside::files::{Config, Event, Grants, Lock, Root, Shared};
 use picktwo_inside::mode::{Mode, SharedMode};
 use picktwo_inside::sockets::Sockets;
 use picktwo_inside::supervise;
@@ -36,6 +36,7 @@ pub(crate) fn container() -> bool {
 /// A workspace `w` and a directory `out` beside it.
 pub(crate) struct Scene {
     pub(crate) base: PathBuf,
+    first: bool,
     pub(crate) w: PathBuf,
     pub(crate) out: PathBuf,
     pub(crate) grants: Arc<Grants>,
@@ -63,9 +64,24 @@ impl Scene {
     pub(crate) fn at(parent: &str, mode: Mode, protect: &[&str]) -> Scene {
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         let base = PathBuf::from(format!("{parent}/picktwo-grants-{}-{number}", std::process::id()));
+        for dir in ["w", "out", "locks"] {
+            fs::create_dir_all(base.join(dir)).unwrap();
+        }
+        Scene::on(base, mode, protect, true)
+    }
+
+    /// Another session of the same workspace.
+    pub(crate) fn beside(&self, mode: Mode) -> Scene {
+        Scene::on(self.base.clone(), mode, &[], false)
+    }
+
+    /// What the sessions of the workspace lock, opened once more.
+    pub(crate) fn lock(&self) -> fs::File {
+        lock(&self.base)
+    }
+
+    fn on(base: PathBuf, mode: Mode, protect: &[&str], first: bool) -> Scene {
         let (w, out) = (base.join("w"), base.join("out"));
-        fs::create_dir_all(&w).unwrap();
-        fs::create_dir_all(&out).unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
         let (keeper, init) = if container() {
@@ -94,11 +110,16 @@ impl Scene {
                 others,
             }
         });
+        let locks = vec![Lock {
+            file: lock(&base),
+            exclusive: true,
+        }];
         let protect: Vec<String> = protect.iter().map(|p| (*p).to_owned()).collect();
         let grants = Grants::new(Config {
             roots,
             private: Vec::new(),
             session_root: directory(Path::new(&format!("/proc/{init}/root"))),
+            locks,
             shared,
             mode: SharedMode::new(mode),
             protected: Protected::builtin().with(&protect).unwrap(),
@@ -108,6 +129,7 @@ impl Scene {
         .unwrap();
         Scene {
             base,
+            first,
             w,
             out,
             grants,
@@ -273,8 +295,16 @@ impl Drop for Scene {
         if let Some(keeper) = &self.keeper {
             let _ = keeper.kill_and_wait();
         }
-        let _ = fs::remove_dir_all(&self.base);
+        if self.first {
+            let _ = fs::remove_dir_all(&self.base);
+        }
     }
+}
+
+fn lock(base: &Path) -> fs::File {
+    let mut options = fs::File::options();
+    options.create(true).truncate(false).write(true);
+    options.open(base.join("locks/w")).unwrap()
 }
 
 pub(crate) fn directory(path: &Path) -> OwnedFd {

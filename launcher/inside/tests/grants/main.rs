@@ -11,4 +11,5 @@ mod protected;
 mod races;
 mod sockets;
 mod tools;
+mod two_sessions;
 mod writers;
