@@ -16,7 +16,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// What programs get for a protected path.
 pub(crate) const PROTECTED: Errno = Errno::EACCES;
 /// Device, inode and time of birth: an inode number is used again once its object is gone.
-type Object = (u64, u64, i64, u32);
+pub(crate) type Object = (u64, u64, i64, u32);
 
 /// Completes the protected paths by what has to be looked for in the workspace, before the first change is decided on.
 pub type Finder = Box<dyn FnOnce(Protected) -> Protected + Send>;

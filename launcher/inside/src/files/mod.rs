@@ -127,7 +127,7 @@ pub(crate) struct Gift {
     /// The file may be executed.
     executable: bool,
     /// The place at which the file was just made.
-    created: Option<Place>,
+    created: Option<(Place, guard::Object)>,
 }
 
 /// Why an operation did not take place.

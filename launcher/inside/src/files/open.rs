@@ -1,6 +1,6 @@
 //! `open` and its kin, for writing.
 
-use super::guard::PROTECTED;
+use super::guard::{Object, PROTECTED};
 use super::links::Names;
 use super::{Answer, Call, Fail, Follow, Gift, Grants, Outcome, Place, Step, Where};
 use crate::mode::Mode;
@@ -253,10 +253,11 @@ impl Grants {
         let fd = self.open_flags(place, how.flags & KNOWN | libc::O_CREAT | libc::O_EXCL, how.mode)?;
         let identity = sys::fstat(fd.as_fd())?;
         self.note_written(call, place, &identity);
+        let made = super::object(fd.as_fd())?;
         let answer = self.deliver(call, place, fd, how, how.mode & 0o111 != 0)?;
         Ok(match answer {
             Answer::Give(gift) => Answer::Give(Gift {
-                created: Some(place.clone()),
+                created: Some((place.clone(), made)),
                 ..gift
             }),
             other => other,
@@ -341,13 +342,27 @@ impl Grants {
         drop(fd);
         self.count_closing(-1);
         if matches!(answer, Err(Errno::EMFILE))
-            && let Some(place) = created
-            && let (Ok(dir), Ok(name)) = (place.dir(self), place.name())
+            && let Some((place, made)) = created
         {
             // The kernel takes the number first: a caller without a free one creates nothing.
-            let _ = sys::unlinkat(dir.as_fd(), &name, 0);
+            self.take_back(call, &place, &made);
         }
         answer
+    }
+
+    /// Removes what was just made, unless something else has its name by now.
+    fn take_back(&self, call: &Call<'_>, place: &Place, made: &Object) {
+        let _alone = (!self.remote).then(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
+        let Ok(_alone) = self.alone(call, place) else { return };
+        if self.mode_at(place) == Mode::Edit
+            && let Ok((object, identity)) = place.object(self)
+            && super::object(object.as_fd()).as_ref() == Ok(made)
+            && identity.nlink == 1
+            && let Ok(None) = self.rule(place)
+            && let (Ok(dir), Ok(name)) = (place.dir(self), place.name())
+        {
+            let _ = sys::unlinkat(dir.as_fd(), &name, 0);
+        }
     }
 
     /// A FIFO without a reader: the caller waits, this thread does not.

@@ -7,7 +7,7 @@
 //!   more, which a read lease tells, its content is sealed, vetted and written to the real file. This happens before the
 //!   session's next granted call is decided, and within a fraction of a millisecond if there is none.
 
-use super::guard::PROTECTED;
+use super::guard::{Object, PROTECTED, object};
 use super::open::How;
 use super::{Call, Fail, Grants, Place, Step, cstring};
 use crate::mode::Mode;
@@ -41,6 +41,9 @@ struct Stage {
     place: Place,
     rule: Rule,
     before: Vec<u8>,
+    /// The file at the place, by which what lies there later is told from another one that came there, and the directory that it is in.
+    real: Object,
+    parent: Object,
     pid: i32,
 }
 
@@ -90,6 +93,8 @@ impl Grants {
                 File::from(fd).write_all(COMMONDIR).map_err(|_| Errno::ENOSPC)?;
             }
         }
+        let (file, _) = place.object(self)?;
+        let (real, parent) = (object(file.as_fd())?, object(place.dir(self)?.as_fd())?);
         let memory = memfd_create(c"picktwo-vetted", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
         if how.flags & libc::O_TRUNC == 0 {
             File::from(memory.try_clone().map_err(|_| Errno::EMFILE)?)
@@ -107,6 +112,8 @@ impl Grants {
             place: place.clone(),
             rule: rule.clone(),
             before,
+            real,
+            parent,
             pid: call.pid(),
         };
         self.staged
@@ -168,7 +175,15 @@ impl Grants {
             if self.mode.get() == Mode::ReadOnly {
                 return Err("read-only".to_owned());
             }
-            let text = self.vetted(&stage.rule, &stage.place, &stage.before, &content)?;
+            let here = || Some((stage.place.object(self).ok()?.0, stage.place.dir(self).ok()?));
+            let same = here().is_some_and(|(file, dir)| {
+                object(file.as_fd()) == Ok(stage.real) && object(dir.as_fd()) == Ok(stage.parent)
+            });
+            if !same {
+                return Err("another file lies there than when it was opened".to_owned());
+            }
+            let present = self.read_place(&stage.place).map_err(|_| "cannot be read".to_owned())?;
+            let text = self.vetted(&stage.rule, &stage.place, &present, &content)?;
             self.overwrite(&stage.place, &text)
                 .map_err(|_| "cannot be written".to_owned())
         })();

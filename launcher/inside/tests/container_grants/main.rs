@@ -5,6 +5,8 @@
 mod completing;
 #[path = "../grants/harness.rs"]
 mod harness;
+#[path = "../grants/identity.rs"]
+mod identity;
 #[path = "../grants/links.rs"]
 mod links;
 #[path = "../grants/metadata.rs"]

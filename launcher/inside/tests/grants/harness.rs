@@ -70,17 +70,8 @@ impl Scene {
         Scene::on(base, mode, protect, true)
     }
 
-    /// Another session of the same workspace.
-    pub(crate) fn beside(&self, mode: Mode) -> Scene {
-        Scene::on(self.base.clone(), mode, &[], false)
-    }
-
-    /// What the sessions of the workspace lock, opened once more.
-    pub(crate) fn lock(&self) -> fs::File {
-        lock(&self.base)
-    }
-
-    fn on(base: PathBuf, mode: Mode, protect: &[&str], first: bool) -> Scene {
+    /// A session of a workspace that is there: the first one, or another one.
+    pub(crate) fn on(base: PathBuf, mode: Mode, protect: &[&str], first: bool) -> Scene {
         let (w, out) = (base.join("w"), base.join("out"));
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
@@ -301,7 +292,8 @@ impl Drop for Scene {
     }
 }
 
-fn lock(base: &Path) -> fs::File {
+/// What the sessions of a workspace lock, opened once more.
+pub(crate) fn lock(base: &Path) -> fs::File {
     let mut options = fs::File::options();
     options.create(true).truncate(false).write(true);
     options.open(base.join("locks/w")).unwrap()

@@ -2,6 +2,7 @@
 
 mod completing;
 mod harness;
+mod identity;
 mod links;
 mod metadata;
 mod moves;

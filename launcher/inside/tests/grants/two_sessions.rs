@@ -1,6 +1,6 @@
 //! Two edit sessions of one workspace: neither decides on what the other is about to change.
 
-use super::harness::{Scene, link_at, open, path1, path2, rename2, write_file};
+use super::harness::{Scene, link_at, lock, open, path1, path2, rename2, write_file};
 use nix::libc::*;
 use picktwo_confine::Errno;
 use picktwo_inside::mode::Mode;
@@ -31,7 +31,7 @@ fn what_depends_on_other_names_waits_for_the_other_session() {
     scene.write("b/f", "f");
     fs::hard_link(scene.w.join("f"), scene.w.join("g")).unwrap();
     // The other session is in the middle of something, and then it is stopped there.
-    let other = scene.lock();
+    let other = lock(&scene.base);
     let hold = Duration::from_millis(400);
     let start = Instant::now();
     other.lock().unwrap();
@@ -81,7 +81,7 @@ fn what_depends_on_other_names_waits_for_the_other_session() {
         "{:?}",
         scene.rules()
     );
-    drop(other);
+    other.unlock().unwrap();
     scene.run(|s| {
         s.granted("a mark", path1(SYS_mkdir, "e/refs", &[0o777]));
         s.granted("a rename", path2(SYS_rename, "a", "a2"));
@@ -92,7 +92,7 @@ fn what_depends_on_other_names_waits_for_the_other_session() {
 #[test]
 fn a_repository_does_not_come_together_from_two_sessions() {
     let one = Scene::new(Mode::Edit);
-    let other = one.beside(Mode::Edit);
+    let other = Scene::on(one.base.clone(), Mode::Edit, &[], false);
     let (start, limit) = (Instant::now(), time());
     // Rounds: the first makes the parts and the number of the round; both go at once.
     let go = |dir: &str| Path::new(dir).join("go").exists();
