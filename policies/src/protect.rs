@@ -7,10 +7,14 @@
 //! Paths are components relative to the workspace's root, already resolved: no `.`, `..`, empty component or symbolic link.
 
 use crate::fold::{fold, is_short_of};
-use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-const BUILTIN: &str = include_str!("../protected.toml");
+// `PROTECT` and `GIT`: what `policies/protected.toml` says, made by the build script.
+include!(concat!(env!("OUT_DIR"), "/protected.rs"));
+
+/// Text of the table, or of a policy.
+type Text = Cow<'static, str>;
 
 /// A directory that has these and no `.git` around it is a bare repository (see [`is_git_directory`]).
 pub const GIT_DIRECTORY_MARKS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
@@ -19,18 +23,17 @@ pub const GIT_DIRECTORY_MARKS: [&str; 4] = ["HEAD", "objects", "refs", "commondi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Unique name, e.g. `claude`; `policy` for names that the user's or project's policy adds.
-    pub name: String,
+    pub name: Text,
     /// The pattern that matched, as written.
-    pub pattern: String,
+    pub pattern: Text,
     /// What would run or whom it would steer.
-    pub reason: String,
+    pub reason: Text,
     /// Which changes are vetted instead of refused.
     pub kind: Kind,
 }
 
 /// What may be done to a protected path. Removing what the session itself created is always possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing.
     Refuse,
@@ -79,24 +82,13 @@ impl std::fmt::Display for BadPattern {
 
 impl std::error::Error for BadPattern {}
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    version: u32,
-    protect: Vec<Entry>,
-    git: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One entry of the table.
 struct Entry {
-    name: String,
-    paths: Vec<String>,
-    #[serde(default)]
-    except: Vec<String>,
-    #[serde(default)]
+    name: &'static str,
+    paths: &'static [&'static str],
+    except: &'static [&'static str],
     kind: Option<Kind>,
-    reason: String,
+    reason: &'static str,
 }
 
 /// One component of a pattern.
@@ -195,12 +187,10 @@ impl Protected {
     /// The built-in names.
     ///
     /// # Panics
-    /// Never: the embedded file is checked by a test.
+    /// Never: a test builds it.
     #[must_use]
     pub fn builtin() -> Self {
-        let file: File = toml::from_str(BUILTIN).expect("policies/protected.toml is checked by a test");
-        assert_eq!(file.version, 1, "policies/protected.toml is of version 1");
-        let rule = |name: &str, pattern: &str, reason: &str, kind| Rule {
+        let rule = |name: &'static str, pattern: &'static str, reason: &'static str, kind| Rule {
             name: name.into(),
             pattern: pattern.into(),
             reason: reason.into(),
@@ -226,16 +216,12 @@ impl Protected {
             git_move: 1,
         };
         new.inner.insert(b".git".to_vec(), new.gitfile);
-        for entry in &file.protect {
-            for path in &entry.paths {
-                new.add(entry, path, false)
-                    .expect("policies/protected.toml is checked by a test");
-            }
-        }
-        for entry in &file.git {
-            for path in &entry.paths {
-                new.add(entry, path, true)
-                    .expect("policies/protected.toml is checked by a test");
+        for (entries, git) in [(PROTECT, false), (GIT, true)] {
+            for entry in entries {
+                for path in entry.paths {
+                    new.add(entry, Cow::Borrowed(path), git)
+                        .expect("policies/protected.toml is checked by a test");
+                }
             }
         }
         new
@@ -248,13 +234,13 @@ impl Protected {
     pub fn with(mut self, extra: &[String]) -> Result<Self, BadPattern> {
         for path in extra {
             let entry = Entry {
-                name: "policy".into(),
-                paths: Vec::new(),
-                except: Vec::new(),
+                name: "policy",
+                paths: &[],
+                except: &[],
                 kind: None,
-                reason: "protected by policy".into(),
+                reason: "protected by policy",
             };
-            self.add(&entry, path, false)?;
+            self.add(&entry, Cow::Owned(path.clone()), false)?;
         }
         Ok(self)
     }
@@ -280,7 +266,7 @@ impl Protected {
             };
             self.rules.push(Rule {
                 name: "target".into(),
-                pattern: format!("/{}", String::from_utf8_lossy(&names.join(&b'/'))),
+                pattern: format!("/{}", String::from_utf8_lossy(&names.join(&b'/'))).into(),
                 reason: "a link at a protected place, or git's configuration, leads here".into(),
                 kind: Kind::Refuse,
             });
@@ -298,17 +284,17 @@ impl Protected {
         split(path.strip_prefix('/').unwrap_or(path)).map(|_| ())
     }
 
-    fn add(&mut self, entry: &Entry, path: &str, git: bool) -> Result<(), BadPattern> {
+    fn add(&mut self, entry: &Entry, path: Text, git: bool) -> Result<(), BadPattern> {
         let anchored = path.starts_with('/');
-        let texts = split(path.strip_prefix('/').unwrap_or(path)).map_err(|reason| BadPattern {
-            pattern: path.into(),
+        let texts = split(path.strip_prefix('/').unwrap_or(&path)).map_err(|reason| BadPattern {
+            pattern: path.to_string(),
             reason,
         })?;
         let parts: Vec<Part> = texts.iter().map(|t| Part::new(t)).collect();
         let mut except = Vec::new();
-        for e in &entry.except {
+        for e in entry.except {
             let texts = split(e).map_err(|reason| BadPattern {
-                pattern: e.clone(),
+                pattern: (*e).to_owned(),
                 reason,
             })?;
             except.push(texts.iter().map(|t| Part::new(t)).collect());
@@ -319,9 +305,9 @@ impl Protected {
             Kind::Directory
         });
         let rule = Rule {
-            name: entry.name.clone(),
-            pattern: path.into(),
-            reason: entry.reason.clone(),
+            name: entry.name.into(),
+            pattern: path,
+            reason: entry.reason.into(),
             kind,
         };
         let own = self.rules.len();
