@@ -16,10 +16,9 @@ pub(crate) fn run(role: Role) -> ExitCode {
         Role::OutsideWeb => picktwo_outside::web::main_role(),
         Role::Resolver => picktwo_outside::resolver::main_role(),
         Role::Gateway => picktwo_outside::gateway::main_role(),
+        Role::RetrieverGateway => picktwo_outside::apis::main_role(),
         Role::Retriever => picktwo_retriever::main_role(),
-        // The others are never executed under their title: they are forked, or not part of this build.
-        Role::Launcher | Role::Init | Role::Broker | Role::Agent | Role::Command | Role::RetrieverGateway => {
-            ExitCode::from(125)
-        }
+        // The others are never executed under their title: they are forked, or are what a person runs.
+        Role::Launcher | Role::Init | Role::Broker | Role::Agent | Role::Command => ExitCode::from(125),
     }
 }

@@ -9,6 +9,8 @@ pub mod fetch;
 pub mod filter;
 mod probes;
 mod role;
+mod search;
+mod ticket;
 
 pub use filter::check;
 pub use role::main_role;

@@ -1,18 +1,19 @@
 //! The retriever's process: locks itself, takes one job, answers once, ends.
 
 use crate::fetch::{self, FetchError, Hops, Names};
-use crate::{distil, extract, filter, probes};
+use crate::{distil, extract, filter, probes, search, ticket};
 use nix::sys::resource::{Resource, setrlimit};
 use picktwo_confine::channel::{Channel, PARENT_FD};
 use picktwo_confine::landlock::{self, Access};
 use picktwo_confine::selfcheck::{self, SelfCheck};
 use picktwo_confine::{Errno, Error, Role, filters, limits, seccomp};
+use picktwo_wire::apis::Call;
 use picktwo_wire::retrieval::{FromRetriever, Job, Resolve, Resolved, ToRetriever};
 use picktwo_wire::{MessageError, decode, encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -156,7 +157,7 @@ fn lock(outside: &Channel) -> Result<(), End> {
 }
 
 async fn work(outside: Channel, launcher: &Channel) -> Result<(), End> {
-    let job = tokio::time::timeout(PATIENCE, receive(launcher))
+    let (job, descriptors) = tokio::time::timeout(PATIENCE, receive_with(launcher))
         .await
         .map_err(|_| End::Unexpected("a job in time"))??;
     let ToRetriever::Job(job) = job else {
@@ -165,7 +166,13 @@ async fn work(outside: Channel, launcher: &Channel) -> Result<(), End> {
     if !job.probes.is_empty() {
         return probes::run(&job.probes, |report| Ok(launcher.send(&encode(&report)?, &[])?));
     }
-    let last = match retrieve(&job, outside, launcher).await {
+    let mut descriptors = descriptors.into_iter();
+    let retrieved = match (&job.ticket, descriptors.next(), descriptors.next()) {
+        (None, None, None) => retrieve(&job, outside, launcher).await,
+        (Some(call), Some(answers), None) => redeem(&job, call, &Channel::from(answers)).await,
+        _ => return Err(End::Unexpected("a job with another descriptor than a ticket's")),
+    };
+    let last = match retrieved {
         Ok(done) => done,
         Err(e) => FromRetriever::Failed {
             cause: e.cause().to_owned(),
@@ -194,6 +201,21 @@ async fn retrieve(job: &Job, outside: Channel, launcher: &Channel) -> Result<Fro
     Ok(FromRetriever::Answer {
         answer: Box::new(answer),
         wire_bytes: document.wire_bytes,
+    })
+}
+
+/// Reads what a ticket brings.
+async fn redeem(job: &Job, call: &Call, answers: &Channel) -> Result<FromRetriever, FetchError> {
+    let received = ticket::receive(answers, &job.limits).await?;
+    let fetched = rfc3339(SystemTime::now());
+    let wire_bytes = received.iter().map(|r| r.body.len() as u64).sum();
+    let read = catch_unwind(AssertUnwindSafe(|| match call {
+        Call::Search(search) => search::read(search, &received, &fetched),
+    }));
+    let answer = read.unwrap_or_else(|_| Err(FetchError::Encoding("reading it failed".to_owned())))?;
+    Ok(FromRetriever::Answer {
+        answer: Box::new(answer),
+        wire_bytes,
     })
 }
 
@@ -241,8 +263,16 @@ impl Hops for Launcher<'_> {
     }
 }
 
-/// Waits for one message without keeping the event loop from other work.
+/// Waits for one message that brings no descriptors.
 async fn receive<T: DeserializeOwned>(channel: &Channel) -> Result<T, End> {
+    match receive_with(channel).await? {
+        (message, descriptors) if descriptors.is_empty() => Ok(message),
+        _ => Err(End::Unexpected("descriptors that nobody asked for")),
+    }
+}
+
+/// Waits for one message without keeping the event loop from other work.
+async fn receive_with<T: DeserializeOwned>(channel: &Channel) -> Result<(T, Vec<OwnedFd>), End> {
     let mut bytes = Vec::new();
     // Registered anew for each message, so that one which is already there is seen. The safe constructor is deprecated for
     // owners that may close their descriptor; a borrowed one stays open here.
@@ -253,8 +283,7 @@ async fn receive<T: DeserializeOwned>(channel: &Channel) -> Result<T, End> {
         let mut guard = ready.readable().await.map_err(End::Events)?;
         match channel.try_recv(&mut bytes) {
             Ok(None) => return Err(End::Closed),
-            Ok(Some(descriptors)) if descriptors.is_empty() => return Ok(decode(&bytes)?),
-            Ok(Some(_)) => return Err(End::Unexpected("descriptors that nobody asked for")),
+            Ok(Some(descriptors)) => return Ok((decode(&bytes)?, descriptors)),
             Err(e) if e.errno() == Some(Errno::EAGAIN) => guard.clear_ready(),
             Err(e) => return Err(e.into()),
         }

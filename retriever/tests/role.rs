@@ -110,6 +110,7 @@ fn job(url: &str, question: Option<&str>) -> Job {
         budget: 200,
         limits: support::limits(),
         roots: Vec::new(),
+        ticket: None,
         probes: Vec::new(),
     }
 }

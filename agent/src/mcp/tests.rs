@@ -421,3 +421,28 @@ fn no_damaged_message_breaks_the_service() {
         }
     }
 }
+
+#[test]
+fn a_search_reaches_the_launcher_as_one_and_bad_arguments_do_not() {
+    let search = |arguments: Value| json!({"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"web_search","arguments":arguments}});
+    let launcher = Launcher::start(|line, stream| {
+        assert_eq!(line, r#"{"do":"search","query":"widget limits","results":5}"#);
+        writeln!(stream, "{ANSWER}").unwrap();
+    });
+    let reply = one(&launcher, search(json!({"query": "widget limits", "results": 5})));
+    let text = reply["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("<picktwo-"), "{reply}");
+    for (arguments, why) in [
+        (json!({}), "query is missing"),
+        (json!({"query": "  "}), "query is missing"),
+        (json!({"query": 1}), "query must be a string"),
+        (json!({"query": "q".repeat(401)}), "at most 400"),
+        (json!({"query": "q", "results": 21}), "from 1 to 20"),
+        (json!({"query": "q", "url": "https://a/"}), "no argument \"url\""),
+    ] {
+        let reply = one(&launcher, search(arguments));
+        assert_eq!(reply["result"]["isError"], true, "{reply}");
+        let text = reply["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(why), "{why}: {text}");
+    }
+}

@@ -43,6 +43,15 @@ pub fn pair() -> Result<(Channel, Channel)> {
     Ok((Channel(a), Channel(b)))
 }
 
+/// Makes a channel that carries messages and descriptors one way only: from the second end to the first. That holds for whoever has
+/// the first end later, since what was shut down is never opened again.
+pub fn one_way() -> Result<(Channel, Channel)> {
+    let (reader, writer) = pair()?;
+    nix::sys::socket::shutdown(reader.0.as_raw_fd(), nix::sys::socket::Shutdown::Write)
+        .map_err(|errno| Error::SocketPair { errno })?;
+    Ok((reader, writer))
+}
+
 impl Channel {
     /// The channel that a role was started with, at [`PARENT_FD`]. To be called once, before anything else is opened.
     pub fn from_parent() -> Result<Channel> {
@@ -307,6 +316,20 @@ mod tests {
         }
         assert!(b.recv(&mut Vec::new()).unwrap().is_some());
         assert!(a.try_send(&[1; 4096], &[]).unwrap());
+    }
+
+    #[test]
+    fn a_one_way_channel_carries_nothing_back() {
+        let (reader, writer) = one_way().unwrap();
+        let again = Channel::from(reader.0.try_clone().unwrap());
+        for reader in [&reader, &again] {
+            let sent = reader.send(b"x", &[file().as_fd()]);
+            assert_eq!(sent, Err(Error::ChannelSend { errno: Errno::EPIPE }));
+        }
+        writer.send(b"y", &[file().as_fd()]).unwrap();
+        let mut message = Vec::new();
+        assert_eq!(reader.recv(&mut message).unwrap().unwrap().len(), 1);
+        assert_eq!(message, b"y");
     }
 
     #[test]

@@ -159,6 +159,20 @@ fn sentence(event: &Event) -> String {
             let question = question.as_deref().map_or(String::new(), |q| format!(": {q}"));
             format!("fetch    #{retrieval} {url}{question}")
         }
+        Event::Search {
+            retrieval,
+            provider,
+            query,
+        } => format!("search   #{retrieval} {provider}: {query}"),
+        Event::Asked {
+            retrieval,
+            method,
+            host,
+            path,
+            status,
+            received,
+            ms,
+        } => format!("asked    #{retrieval} {method} {host}{path}: {status}, {received} bytes, {ms} ms"),
         Event::Blocked { host, rule } => format!("blocked  a request to {host}: {rule}"),
         Event::Hop {
             retrieval,

@@ -7,9 +7,11 @@ mod fetch;
 mod mcp;
 mod mode;
 pub(crate) mod output;
+mod retrieval;
 mod run;
 mod scenario;
 mod scratch;
+mod search;
 mod sessions;
 mod verify;
 
@@ -45,6 +47,7 @@ enum Command {
     Demo(demo::Args),
     Scenario(scenario::Args),
     Fetch(fetch::Args),
+    Search(search::Args),
     Sessions(sessions::Args),
     Mode(mode::Args),
     Audit(audit::Args),
@@ -72,6 +75,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::Scenario(args) => scenario::main(args),
         Command::Fetch(args) => fetch::main(args),
+        Command::Search(args) => search::main(args),
         Command::Sessions(args) => sessions::main(args),
         Command::Mode(args) => mode::main(args),
         Command::Audit(args) => audit::main(args),
@@ -102,12 +106,13 @@ fn is_in_session(tools_socket: &Path) -> bool {
 /// Commands of the person's have nothing to see inside a session, and nothing to change: better said than shown by what fails.
 fn inside_a_session(command: &Command) -> Option<String> {
     let of_the_agent = match command {
-        Command::Fetch(_) | Command::Mcp(_) => true,
+        Command::Fetch(_) | Command::Search(_) | Command::Mcp(_) => true,
         Command::Scenario(args) => args.is_agent(),
         Command::Verify(args) => args.is_inside(),
         _ => false,
     };
     (is_in_session(&tools_socket()) && !of_the_agent).then(|| {
-        "this is inside a session, where only `fetch` and `mcp` work: use another terminal for the rest".to_owned()
+        "this is inside a session, where only `fetch`, `search` and `mcp` work: use another terminal for the rest"
+            .to_owned()
     })
 }

@@ -81,6 +81,32 @@ pub(crate) enum Event {
         /// The question.
         question: Option<String>,
     },
+    /// The agent's side asked for a search.
+    Search {
+        /// Number of the retrieval.
+        retrieval: u64,
+        /// Who was asked.
+        provider: String,
+        /// The words.
+        query: String,
+    },
+    /// The retrievers' gateway asked an API.
+    Asked {
+        /// Number of the retrieval.
+        retrieval: u64,
+        /// Method.
+        method: String,
+        /// Host and port.
+        host: String,
+        /// Path without query.
+        path: String,
+        /// Status; 0 if there was no answer.
+        status: u16,
+        /// Bytes received.
+        received: u64,
+        /// Milliseconds.
+        ms: u64,
+    },
     /// A request was refused before it crossed the wall.
     Blocked {
         /// The host, as far as there is one.

@@ -46,6 +46,7 @@ pub(crate) fn retrievers(lists: &[Vec<String>]) -> Result<Vec<Said>, String> {
         private: Vec::new(),
         ports: vec![80, 443],
         parallel: 1,
+        apis: Default::default(),
     };
     let web = Arc::new(Web::new(channel, start));
     let said = lists.iter().map(|list| retriever(&web, list)).collect();
@@ -72,6 +73,7 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
                     budget: 0,
                     limits: Limits::default(),
                     roots: Vec::new(),
+                    ticket: None,
                     probes: probes.to_vec(),
                 });
                 let job = picktwo_wire::encode(&job).map_err(|e| e.to_string())?;
@@ -103,6 +105,7 @@ pub(crate) fn outside_web(probes: &[String]) -> Result<Said, String> {
         private: Vec::new(),
         ports: vec![80, 443],
         parallel: 1,
+        apis: Default::default(),
     };
     send(&channel, &start, &[])?;
     match receive(&channel)? {

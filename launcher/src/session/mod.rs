@@ -1,5 +1,6 @@
 //! Sessions: how one starts, is steered, and ends.
 
+mod apis;
 pub(crate) mod bounds;
 mod control;
 mod doors;
@@ -25,6 +26,7 @@ pub(crate) mod standalone;
 pub(crate) mod start;
 mod steer;
 mod streams;
+mod ticket;
 pub(crate) mod tier;
 mod tools;
 pub(crate) mod wait;

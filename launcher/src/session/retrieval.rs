@@ -1,17 +1,21 @@
 //! One retrieval from the launcher's side: what may leave is checked before it leaves, every step is recorded before it happens,
 //! and what comes back is bounded and checked again.
 
+use super::apis::{ApiKeys, Apis, Searching};
 use super::start::StartError;
 use super::web::{Retriever, Web};
 use crate::record::{self, Event, Record};
+use picktwo_confine::channel::Channel;
 use picktwo_policies::model::Policy;
 use picktwo_policies::outgoing::{Guard, Secret, Target};
 use picktwo_wire::answer::{Answer, BlockKind};
+use picktwo_wire::apis::ApiAddresses;
 use picktwo_wire::retrieval::{FromRetriever, FromWeb, HostPort, Job, Limits, ToRetriever, WebStart};
-use picktwo_wire::tools::Reply;
+use picktwo_wire::tools::{Reply, Request};
 use picktwo_wire::{MAX_QUESTION, MAX_URL};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tokens of an answer if nobody said.
@@ -20,7 +24,7 @@ const DEFAULT_BUDGET: u32 = 2000;
 const MAX_BUDGET: u32 = 16_000;
 
 /// The web side's first message, from the policy.
-pub(crate) fn web_start(policy: &Policy) -> WebStart {
+fn web_start(policy: &Policy, apis: &ApiAddresses) -> WebStart {
     let private = &policy.retrieval.private;
     WebStart {
         nameservers: super::secrets::nameservers(),
@@ -33,6 +37,7 @@ pub(crate) fn web_start(policy: &Policy) -> WebStart {
             .collect(),
         ports: policy.retrieval.ports.iter().map(|p| p.value).collect(),
         parallel: usize::try_from(policy.limits.parallel.value).unwrap_or(1),
+        apis: apis.clone(),
     }
 }
 
@@ -49,14 +54,12 @@ fn limits(policy: &Policy) -> Limits {
 }
 
 /// The check of what leaves, which knows the session's keys by their shape only.
-pub(super) fn guard(policy: &Policy, keys: &[&str]) -> Guard {
-    let secrets: Vec<Secret> = keys
-        .iter()
-        .map(|k| Secret {
-            name: "a model key of this session".to_owned(),
-            value: (*k).to_owned(),
-        })
-        .collect();
+fn guard(policy: &Policy, models: &[&str], apis: &ApiKeys) -> Guard {
+    let models = models.iter().map(|k| Secret {
+        name: "a model key of this session".to_owned(),
+        value: (*k).to_owned(),
+    });
+    let secrets: Vec<Secret> = models.chain(apis.secrets()).collect();
     Guard::new(&policy.retrieval, &secrets)
 }
 
@@ -64,7 +67,7 @@ pub(super) fn guard(policy: &Policy, keys: &[&str]) -> Guard {
 ///
 /// # Errors
 /// If a file cannot be read or holds no certificate.
-pub(super) fn roots(policy: &Policy) -> Result<Vec<Vec<u8>>, StartError> {
+fn roots(policy: &Policy) -> Result<Vec<Vec<u8>>, StartError> {
     let mut roots = Vec::new();
     for name in &policy.retrieval.roots {
         let path = super::key::expand_home(&name.value);
@@ -84,15 +87,49 @@ pub(super) fn roots(policy: &Policy) -> Result<Vec<Vec<u8>>, StartError> {
 
 /// The retrievals of one session.
 pub(crate) struct Retrievals {
-    web: Arc<Web>,
+    pub(super) web: Arc<Web>,
+    pub(super) apis: Arc<Apis>,
+    pub(super) search: Searching,
     record: Arc<Record>,
     guard: Mutex<Guard>,
-    limits: Limits,
+    pub(super) limits: Limits,
     roots: Vec<Vec<u8>>,
 }
 
+/// What retrievals need beside the policy, made while the launcher could still read files.
+pub(crate) struct Means {
+    /// The check of what leaves.
+    pub(crate) guard: Guard,
+    /// Trust anchors, DER.
+    pub(crate) roots: Vec<Vec<u8>>,
+    /// The retrievers' gateway, with its keys.
+    pub(crate) apis: Apis,
+    /// Where the gateway may be connected to.
+    pub(crate) addresses: ApiAddresses,
+    /// Who searches.
+    pub(crate) search: Searching,
+}
+
+impl Means {
+    /// Reads the files and keys that the policy names. `models`: the model keys, which must not leave either.
+    ///
+    /// # Errors
+    /// If a trust anchor cannot be read, or the gateway's channel not be made.
+    pub(crate) fn read(policy: &Policy, models: &[&str]) -> Result<Self, StartError> {
+        let roots = roots(policy)?;
+        let keys = ApiKeys::read(policy);
+        Ok(Self {
+            guard: guard(policy, models, &keys),
+            addresses: keys.addresses.clone(),
+            search: keys.search.clone(),
+            apis: keys.hand_over(&roots).map_err(StartError::Policy)?,
+            roots,
+        })
+    }
+}
+
 /// How a retrieval ended before there was an answer.
-enum Stop {
+pub(super) enum Stop {
     /// By this rule, for this reason.
     Refused(&'static str, String),
     Failed {
@@ -102,35 +139,61 @@ enum Stop {
 }
 
 impl Stop {
-    fn failed(cause: &str, reason: impl std::fmt::Display) -> Self {
+    pub(super) fn failed(cause: &str, reason: impl std::fmt::Display) -> Self {
         Self::Failed {
             cause: cause.to_owned(),
             reason: reason.to_string(),
+        }
+    }
+
+    /// In a retriever's words, which are a stranger's.
+    pub(super) fn told(cause: &str, reason: &str) -> Self {
+        Self::Failed {
+            cause: shown(cause),
+            reason: shown(reason),
         }
     }
 }
 
 impl Retrievals {
     /// For a session whose web side is `web`.
-    pub(crate) fn new(web: Arc<Web>, record: Arc<Record>, policy: &Policy, guard: Guard, roots: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn new(channel: Channel, record: Arc<Record>, policy: &Policy, means: Means) -> Self {
         Self {
-            web,
+            web: Arc::new(Web::new(channel, web_start(policy, &means.addresses))),
+            apis: Arc::new(means.apis),
+            search: means.search,
             record,
-            guard: Mutex::new(guard),
+            guard: Mutex::new(means.guard),
             limits: limits(policy),
-            roots,
+            roots: means.roots,
+        }
+    }
+
+    /// Does what is asked of the web side.
+    pub(crate) fn answer(&self, request: Request, progress: &mut dyn FnMut(String)) -> Reply {
+        match request {
+            Request::Fetch { url, question, budget } => self.fetch(&url, question, budget, progress),
+            Request::Search { query, results } => self.search(&query, results, progress),
+            Request::Status => Reply::Failed {
+                cause: "bad-request".to_owned(),
+                reason: "this is no retrieval".to_owned(),
+            },
         }
     }
 
     /// Does one retrieval.
-    pub(crate) fn fetch(
+    fn fetch(
         &self,
         url: &str,
         question: Option<String>,
         budget: Option<u32>,
         progress: &mut dyn FnMut(String),
     ) -> Reply {
-        match self.try_fetch(url, question, budget, progress) {
+        Self::reply(self.try_fetch(url, question, budget, progress))
+    }
+
+    pub(super) fn reply(outcome: Result<Answer, Stop>) -> Reply {
+        match outcome {
             Ok(answer) => Reply::Answer {
                 answer: Box::new(answer),
             },
@@ -142,7 +205,7 @@ impl Retrievals {
         }
     }
 
-    fn note(&self, event: &Event) -> Result<(), Stop> {
+    pub(super) fn note(&self, event: &Event) -> Result<(), Stop> {
         self.record
             .append(event)
             .map_err(|e| Stop::failed("record", format!("nothing was fetched: {e}")))
@@ -174,12 +237,10 @@ impl Retrievals {
         progress(format!("asking {}", target.host));
         let retriever = self.web.retriever().map_err(|e| Stop::failed("web-side", e))?;
         let job = Job {
-            url: target.url.clone(),
             question: question.clone(),
-            budget: budget.unwrap_or(DEFAULT_BUDGET).clamp(50, MAX_BUDGET),
-            limits: self.limits.clone(),
+            budget: Self::budget(budget),
             roots: self.roots.clone(),
-            probes: Vec::new(),
+            ..self.job(target.url.clone())
         };
         self.note(&Event::Request {
             retrieval: retriever.id,
@@ -188,8 +249,38 @@ impl Retrievals {
         })?;
         let outcome = self.converse(&retriever, job, target, progress);
         self.note_events(&retriever)?;
+        let mut visited = Vec::new();
+        let outcome = outcome.map(|(answer, wire_bytes, urls)| {
+            visited = urls;
+            (answer, wire_bytes)
+        });
+        let answer = self.finish(retriever.id, outcome)?;
+        self.learn(&visited, &answer);
+        Ok(answer)
+    }
+
+    /// A job that is nothing yet but bounded.
+    pub(super) fn job(&self, url: String) -> Job {
+        Job {
+            url,
+            question: None,
+            budget: DEFAULT_BUDGET,
+            limits: self.limits.clone(),
+            roots: Vec::new(),
+            ticket: None,
+            probes: Vec::new(),
+        }
+    }
+
+    /// Tokens of an answer.
+    pub(super) fn budget(wanted: Option<u32>) -> u32 {
+        wanted.unwrap_or(DEFAULT_BUDGET).clamp(50, MAX_BUDGET)
+    }
+
+    /// Keeps and records what came of a retrieval.
+    pub(super) fn finish(&self, id: u64, outcome: Result<(Answer, u64), Stop>) -> Result<Answer, Stop> {
         let retrieved = |outcome: &str, wire_bytes, answer: Option<&Answer>| Event::Retrieved {
-            retrieval: retriever.id,
+            retrieval: id,
             outcome: outcome.to_owned(),
             wire_bytes,
             sources: answer
@@ -201,13 +292,12 @@ impl Retrievals {
                 .unwrap_or_default(),
         };
         match outcome {
-            Ok((answer, wire_bytes, visited)) => {
-                let file = format!("{}/{}.json", crate::names::RETRIEVALS, retriever.id);
+            Ok((answer, wire_bytes)) => {
+                let file = format!("{}/{id}.json", crate::names::RETRIEVALS);
                 self.record
                     .write_file(&file, &kept(&answer))
                     .map_err(|e| Stop::failed("record", e))?;
                 self.note(&retrieved("answered", wire_bytes, Some(&answer)))?;
-                self.learn(&visited, &answer);
                 Ok(answer)
             }
             Err(stop) => {
@@ -219,6 +309,12 @@ impl Retrievals {
                 Err(stop)
             }
         }
+    }
+
+    /// An answer as it may go on to the agent.
+    pub(super) fn accepted(answer: &Answer) -> Result<Answer, Stop> {
+        picktwo_retriever::filter::check(answer)
+            .map_err(|e| Stop::failed("answer", format!("the retriever's answer was not accepted: {e}")))
     }
 
     /// Speaks with a retriever until its last word. Whatever it says is a stranger's.
@@ -235,7 +331,7 @@ impl Retrievals {
         }
         let mut hops = 0;
         let mut visited = vec![at.url.clone()];
-        self.tell(retriever, &ToRetriever::Job(job))?;
+        self.tell(retriever, &ToRetriever::Job(job), &[])?;
         loop {
             match self.next(retriever)? {
                 FromRetriever::Hop { url, status, location } => {
@@ -251,15 +347,10 @@ impl Retrievals {
                     }
                 }
                 FromRetriever::Answer { answer, wire_bytes } => {
-                    let answer = picktwo_retriever::filter::check(&answer)
-                        .map_err(|e| Stop::failed("answer", format!("the retriever's answer was not accepted: {e}")))?;
-                    return Ok((answer, wire_bytes, visited));
+                    return Ok((Self::accepted(&answer)?, wire_bytes, visited));
                 }
                 FromRetriever::Failed { cause, reason } => {
-                    return Err(Stop::Failed {
-                        cause: shown(&cause),
-                        reason: shown(&reason),
-                    });
+                    return Err(Stop::told(&cause, &reason));
                 }
                 FromRetriever::Ready | FromRetriever::Probe { .. } => {
                     return Err(Stop::failed("retriever", "the retriever said something out of turn"));
@@ -302,7 +393,7 @@ impl Retrievals {
         match checked {
             Ok(next) => {
                 self.note(&event(None))?;
-                self.tell(retriever, &ToRetriever::Follow)?;
+                self.tell(retriever, &ToRetriever::Follow, &[])?;
                 Ok(Some(next))
             }
             Err(refusal) => {
@@ -311,13 +402,13 @@ impl Retrievals {
                     rule: refusal.rule.to_owned(),
                     reason: refusal.reason.clone(),
                 };
-                self.tell(retriever, &told)?;
+                self.tell(retriever, &told, &[])?;
                 Err(Stop::Refused(refusal.rule, refusal.reason))
             }
         }
     }
 
-    fn guard(&self) -> MutexGuard<'_, Guard> {
+    pub(super) fn guard(&self) -> MutexGuard<'_, Guard> {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -336,7 +427,7 @@ impl Retrievals {
         }
     }
 
-    fn next(&self, retriever: &Retriever<'_>) -> Result<FromRetriever, Stop> {
+    pub(super) fn next(&self, retriever: &Retriever<'_>) -> Result<FromRetriever, Stop> {
         let mut buffer = Vec::new();
         match retriever.channel.recv(&mut buffer) {
             Ok(Some(_)) => picktwo_wire::decode(&buffer).map_err(|e| Stop::failed("retriever", e)),
@@ -345,16 +436,21 @@ impl Retrievals {
         }
     }
 
-    fn tell(&self, retriever: &Retriever<'_>, message: &ToRetriever) -> Result<(), Stop> {
+    pub(super) fn tell(
+        &self,
+        retriever: &Retriever<'_>,
+        message: &ToRetriever,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), Stop> {
         let bytes = picktwo_wire::encode(message).map_err(|e| Stop::failed("retriever", e))?;
         retriever
             .channel
-            .send(&bytes, &[])
+            .send(&bytes, fds)
             .map_err(|e| Stop::failed("retriever", e))
     }
 
     /// Records what `outside` has reported of a retriever by now.
-    fn note_events(&self, retriever: &Retriever<'_>) -> Result<(), Stop> {
+    pub(super) fn note_events(&self, retriever: &Retriever<'_>) -> Result<(), Stop> {
         for event in retriever.events.try_iter() {
             match event {
                 FromWeb::Resolved { id, host, addresses } => self.note(&Event::Resolved {
@@ -388,7 +484,7 @@ fn kept(answer: &Answer) -> Vec<u8> {
 }
 
 /// The URL of one line of a list of links: `[3] https://host/path`.
-fn linked_url(line: &str) -> Option<String> {
+pub(super) fn linked_url(line: &str) -> Option<String> {
     let url = line.strip_prefix('[')?.split_once("] ")?.1.trim();
     url.starts_with("http").then(|| url.to_owned())
 }

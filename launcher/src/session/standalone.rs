@@ -1,8 +1,8 @@
 //! A retrieval outside any session: the same web side and the same checks, with a record of its own.
 
 use super::plan::{self, PlanError};
-use super::retrieval::{self, Retrievals};
-use super::web::{self, Web};
+use super::retrieval::{Means, Retrievals};
+use super::web;
 use super::{id, policy};
 use crate::names;
 use crate::record::{Event, Record};
@@ -14,18 +14,16 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Fetches behind a wall of its own.
+/// Answers one request of `command` (`fetch`, `search` …) behind a wall of its own.
 ///
 /// # Errors
 /// What kept the wall from being built, as a sentence.
-pub(crate) fn fetch(
-    request: &Request,
+pub(crate) fn answer(
+    command: &str,
+    request: Request,
     extra: Option<&Path>,
     progress: &mut dyn FnMut(String),
 ) -> Result<Reply, String> {
-    let Request::Fetch { url, question, budget } = request else {
-        return Err("only retrievals work outside a session".to_owned());
-    };
     let tier = super::tier::retrieval().map_err(|e| e.to_string())?;
     let exe = process::own_executable().map_err(|e| e.to_string())?;
     let (channel, child) = web::fork_asleep(exe.as_fd()).map_err(|e| e.to_string())?;
@@ -41,8 +39,7 @@ pub(crate) fn fetch(
     plan::enforceable(&policy).map_err(|e| e.render(false).trim_start_matches("picktwo: ").trim_end().to_owned())?;
     let id = id::new().map_err(|e| e.to_string())?;
     let record = Arc::new(Record::create(&id).map_err(|e| e.to_string())?);
-    let guard = retrieval::guard(&policy, &[]);
-    let roots = retrieval::roots(&policy).map_err(|e| e.to_string())?;
+    let means = Means::read(&policy, &[]).map_err(|e| e.to_string())?;
     let start = Event::Start {
         session: id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -51,16 +48,15 @@ pub(crate) fn fetch(
         policy: policy::fingerprint(&policy),
         profile: names::FETCH_PROFILE.to_owned(),
         workspace: String::new(),
-        command: vec!["picktwo".to_owned(), "fetch".to_owned()],
+        command: vec!["picktwo".to_owned(), command.to_owned()],
         mode: "read-only".to_owned(),
         bounds: None,
     };
     record.append(&start).map_err(|e| e.to_string())?;
     confine(&record).map_err(|e| e.to_string())?;
 
-    let web = Arc::new(Web::new(channel, retrieval::web_start(&policy)));
-    let retrievals = Retrievals::new(web, Arc::clone(&record), &policy, guard, roots);
-    let reply = retrievals.fetch(url, question.clone(), *budget, progress);
+    let retrievals = Retrievals::new(channel, Arc::clone(&record), &policy, means);
+    let reply = retrievals.answer(request, progress);
     let code = i32::from(!matches!(reply, Reply::Answer { .. }));
     record.append(&Event::End { code }).map_err(|e| e.to_string())?;
     drop(retrievals);

@@ -16,7 +16,7 @@ use super::steer::{self, Changes, Described, Steering};
 use super::streams::Streams;
 use super::tier::{self, Missing, Tier};
 use super::wait::{self, End, Signals, ignored_signals};
-use super::web::{self, Web};
+use super::web;
 use super::{control, doors, fixed, key, protection, space};
 use crate::names;
 use crate::record::{Event, Record, RecordError};
@@ -190,6 +190,10 @@ pub(crate) fn run(
     // While the view is built: the protected paths, the record, the keys, the model side.
     let (protected, named) = (prepare::protected(&plan)?, protection::named(&plan.roots));
     let secrets = Secrets::read(&plan)?;
+    let retrieving = match &web {
+        Some(_) => Some(retrieval::Means::read(&plan.policy, &secrets.keys())?),
+        None => None,
+    };
     let record = Arc::new(Record::create(&id).map_err(StartError::Record)?);
     let mut unfinished = Unfinished {
         record: &record,
@@ -261,8 +265,6 @@ pub(crate) fn run(
             .serve(&secrets.gateway_start(demanded), door.as_fd())
             .map_err(StartError::Model)?;
     }
-    let guard = retrieval::guard(&plan.policy, &secrets.keys());
-    let roots = retrieval::roots(&plan.policy)?;
     drop(secrets);
     let refusals = Arc::new(Refusals::new(Arc::clone(&record)));
     let mode = SharedMode::new(steer::inside_mode(plan.mode));
@@ -286,9 +288,9 @@ pub(crate) fn run(
     seccomp::install(&filters::for_role(Role::Launcher))?;
 
     let (web_channel, web_child) = web.unzip();
-    let retrievals = web_channel.map(|channel| {
-        let web = Arc::new(Web::new(channel, retrieval::web_start(&plan.policy)));
-        Arc::new(Retrievals::new(web, Arc::clone(&record), &plan.policy, guard, roots))
+    let retrievals = web_channel.zip(retrieving).map(|(channel, means)| {
+        let record = Arc::clone(&record);
+        Arc::new(Retrievals::new(channel, record, &plan.policy, means))
     });
     space.locked()?;
     let (prepared, listener) = space.ground.launched(starting)?;

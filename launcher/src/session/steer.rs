@@ -239,7 +239,7 @@ impl Tools for SessionTools {
                     tier: session.tier,
                 }
             }
-            tools::Request::Fetch { url, question, budget } => self.retrievals.fetch(&url, question, budget, progress),
+            request => self.retrievals.answer(request, progress),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The launcher's end of the web side: started with the session as a process that waits, woken by the first retrieval.
 
+use super::apis::Apis;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::limits;
 use picktwo_confine::process::{self, Child};
@@ -110,6 +111,21 @@ impl Web {
     /// If the web side cannot be started or has ended.
     pub(crate) fn retriever(self: &Arc<Self>) -> Result<Retriever<'_>, WebDown> {
         self.wake()?;
+        self.start(|id| ToWeb::Retrieve { id })
+    }
+
+    /// Starts a retriever that may connect to nothing, for a ticket of the retrievers' gateway, and that gateway itself if it is not
+    /// there yet.
+    ///
+    /// # Errors
+    /// If the web side cannot be started or has ended.
+    pub(crate) fn ticket(self: &Arc<Self>, apis: &Arc<Apis>) -> Result<Retriever<'_>, WebDown> {
+        self.wake()?;
+        apis.wake(|channel| self.tell(&ToWeb::Apis {}, &[channel]))?;
+        self.start(|id| ToWeb::Ticket { id })
+    }
+
+    fn start(&self, message: impl FnOnce(u64) -> ToWeb) -> Result<Retriever<'_>, WebDown> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (ours, theirs) = channel::pair().map_err(|e| WebDown(e.to_string()))?;
         let (sender, events) = queue();
@@ -120,7 +136,7 @@ impl Web {
             channel: ours,
             events,
         };
-        self.tell(&ToWeb::Retrieve { id }, &[theirs.as_fd()])?;
+        self.tell(&message(id), &[theirs.as_fd()])?;
         Ok(retriever)
     }
 

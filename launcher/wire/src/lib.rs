@@ -5,6 +5,7 @@
 //! [`MAX_DESCRIPTORS`] descriptors; on the session's sockets (tools, control) it is one line of a stream.
 
 pub mod answer;
+pub mod apis;
 pub mod control;
 pub mod gateway;
 pub mod judged;
@@ -65,4 +66,15 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, MessageError> {
         return Err(MessageError::TooLong(bytes.len()));
     }
     serde_json::from_slice(bytes).map_err(MessageError::Malformed)
+}
+
+/// Bytes in hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
+        for digit in [b >> 4, b & 15] {
+            out.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
+        out
+    })
 }

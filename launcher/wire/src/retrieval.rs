@@ -16,6 +16,9 @@ pub struct WebStart {
     pub ports: Vec<u16>,
     /// Retrievers that may run at the same time.
     pub parallel: usize,
+    /// Where the gateway of the retrievers may be connected to.
+    #[serde(default)]
+    pub apis: crate::apis::ApiAddresses,
 }
 
 /// A host, as a name or a literal address, and a port.
@@ -37,6 +40,13 @@ pub enum ToWeb {
         /// Number of the retrieval within the session.
         id: u64,
     },
+    /// Start a retriever that is granted nothing: no name, no socket, no connection. One descriptor comes along, as for a retriever.
+    Ticket {
+        /// Number of the retrieval within the session.
+        id: u64,
+    },
+    /// Start the gateway of the retrievers. One descriptor comes along: its own channel to the launcher.
+    Apis {},
     /// No further name is resolved for this retrieval and no further connection made; those that stand go on.
     NoMore {
         /// Number of the retrieval.
@@ -148,6 +158,9 @@ pub struct Job {
     pub limits: Limits,
     /// Further trust anchors, DER, that the user's policy names.
     pub roots: Vec<Vec<u8>>,
+    /// Instead of fetching `url`, read what a ticket brings: the answer to this. One descriptor comes along, the ticket's channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<crate::apis::Call>,
     /// Instead of fetching, try these escapes and report (only `picktwo verify` sets it).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<String>,

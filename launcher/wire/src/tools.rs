@@ -21,6 +21,14 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<u32>,
     },
+    /// Search the web.
+    Search {
+        /// The words, at most [`crate::apis::MAX_QUERY`] bytes.
+        query: String,
+        /// Results wanted, at most [`crate::apis::MAX_RESULTS`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        results: Option<u32>,
+    },
     /// The session's identity and mode.
     Status,
 }

@@ -1,8 +1,8 @@
 //! From layers to the policy in force. The last word wins for single values, lists add up, and a project may only tighten.
 
-use super::parse::{Layer, RawModel};
+use super::parse::{Layer, RawModel, RawSearch};
 use super::profile::{BUILTIN, builtin};
-use super::{Budget, Env, Files, Limits, Model, Policy, Retrieval, Set, Upstream};
+use super::{Budget, Env, Files, Limits, Model, Policy, Retrieval, SEARCH_PROVIDERS, Search, Set, Upstream};
 use crate::diagnostics::{Diagnostics, Kind, Place, Problem, nearest};
 use std::collections::BTreeMap;
 
@@ -124,6 +124,10 @@ impl Merge {
             "retrieval.distiller",
             l.retrieval.distiller.iter().map(|v| &v.place).collect(),
         );
+        each(
+            "retrieval.search",
+            l.retrieval.search.iter().map(|v| &v.place).collect(),
+        );
         each("extends", l.extends.iter().map(|v| &v.place).collect());
         each("profile", l.profile.iter().map(|p| &p.name.place).collect());
         each("command", l.commands.iter().map(|v| &v.place).collect());
@@ -199,6 +203,7 @@ impl Merge {
             disk_percent: self.number(layers, "disk_percent")?,
         };
         let models = self.models(layers);
+        let search = self.search(layers);
         let mut set = BTreeMap::new();
         for l in layers {
             set.extend(l.set.clone());
@@ -224,12 +229,80 @@ impl Merge {
                 distiller: distiller?,
                 roots: union(layers, |l| &l.retrieval.roots),
                 raw: raw?,
+                search,
                 budget,
             },
             limits,
             profile: profile?,
             commands: layers.iter().flat_map(|l| l.commands.clone()).collect(),
             tests: layers.iter().flat_map(|l| l.tests.clone()).collect(),
+        })
+    }
+
+    /// The search provider. As for models, a key is never sent to another place than the one it was named for.
+    fn search(&mut self, layers: &[Layer]) -> Option<Search> {
+        let mut now: Option<RawSearch> = None;
+        for new in layers
+            .iter()
+            .filter(|l| l.origin().kind != Kind::Project)
+            .filter_map(|l| l.retrieval.search.as_ref())
+        {
+            let Some(old) = &mut now else {
+                now = Some(new.clone());
+                continue;
+            };
+            let differs = |a: Option<&str>, b: Option<&str>| b.is_some() && a != b;
+            let provider = |s: &RawSearch| s.provider.as_ref().map(|p| p.value.clone());
+            let place = |s: &RawSearch| s.upstream.as_ref().map(|u| u.url.clone());
+            if differs(provider(old).as_deref(), provider(new).as_deref()) {
+                old.upstream = None;
+                old.key = None;
+            }
+            if differs(place(old).as_deref(), place(new).as_deref()) {
+                old.key = None;
+            }
+            old.place = new.place.clone();
+            old.provider = new.provider.clone().or(old.provider.take());
+            old.upstream = new.upstream.clone().or(old.upstream.take());
+            old.key = new.key.clone().or(old.key.take());
+        }
+        let raw = now?;
+        let mut lacks = |what: &str, help: &str| {
+            self.problems.push(Problem {
+                place: raw.place.clone(),
+                message: format!("`retrieval.search` has no `{what}`"),
+                label: String::new(),
+                help: Some(help.to_owned()),
+            });
+            None
+        };
+        let Some(provider) = raw.provider.clone() else {
+            return lacks("provider", "write e.g. provider = \"brave\"");
+        };
+        let usual = SEARCH_PROVIDERS
+            .iter()
+            .find(|(name, _)| *name == provider.value)
+            .and_then(|(_, url)| *url);
+        let upstream = raw.upstream.clone().or_else(|| {
+            Some(Set {
+                value: Upstream::read(usual?).ok()?,
+                place: provider.place.clone(),
+            })
+        });
+        let Some(upstream) = upstream else {
+            return lacks(
+                "upstream",
+                "write where your own instance is, e.g. upstream = \"https://searx.example.org\"",
+            );
+        };
+        if raw.key.is_none() && usual.is_some() {
+            let help = format!("write e.g. key = \"env:{}_API_KEY\"", provider.to_ascii_uppercase());
+            return lacks("key", &help);
+        }
+        Some(Search {
+            provider,
+            upstream,
+            key: raw.key,
         })
     }
 

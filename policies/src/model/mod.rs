@@ -124,9 +124,31 @@ pub struct Retrieval {
     pub roots: Vec<Set<String>>,
     /// Whether raw pages are kept in the record.
     pub raw: Set<bool>,
+    /// Who searches the web; none: there is no search.
+    pub search: Option<Search>,
     /// What may leave in one session.
     pub budget: Budget,
 }
+
+/// A search provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Search {
+    /// One of [`SEARCH_PROVIDERS`].
+    pub provider: Set<String>,
+    /// Where it is.
+    pub upstream: Set<Upstream>,
+    /// Where the launcher reads its key; none: it takes none.
+    pub key: Option<Set<KeySource>>,
+}
+
+/// The search providers, with where each is by itself. An own instance is wherever its person runs it.
+pub const SEARCH_PROVIDERS: &[(&str, Option<&str>)] = &[
+    ("brave", Some("https://api.search.brave.com/res/v1")),
+    ("tavily", Some("https://api.tavily.com")),
+    ("exa", Some("https://api.exa.ai")),
+    ("kagi", Some("https://kagi.com/api/v0")),
+    ("searxng", None),
+];
 
 /// What may leave in one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

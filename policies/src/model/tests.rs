@@ -355,3 +355,57 @@ fn the_examples_of_the_documentation_are_valid() {
     .expect_err("unknown key");
     assert_eq!(shown.trim(), made.to_string().trim());
 }
+
+#[test]
+fn search_takes_a_provider_and_a_key() {
+    let search = |text: &str| {
+        let text = format!("version = 1\n[retrieval.search]\n{text}\n");
+        policy(None, &[(Kind::User, &text)]).map(|p| p.retrieval.search)
+    };
+    let brave = search("provider = \"brave\"\nkey = \"env:BRAVE_KEY\"").unwrap_or_else(|d| panic!("{d}"));
+    let brave = brave.expect("a search");
+    assert_eq!(brave.upstream.url, "https://api.search.brave.com/res/v1");
+    assert_eq!(brave.key.map(|k| k.value), Some(KeySource::Env("BRAVE_KEY".into())));
+    let own = search("provider = \"searxng\"\nupstream = \"http://127.0.0.1:8888/\"").unwrap_or_else(|d| panic!("{d}"));
+    assert_eq!(own.expect("a search").key, None);
+    for (text, why) in [
+        ("key = \"env:X\"", "has no `provider`"),
+        ("provider = \"kagi\"", "has no `key`"),
+        ("provider = \"searxng\"", "has no `upstream`"),
+    ] {
+        let error = search(text).expect_err(text).to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    for (text, why) in [
+        ("provider = \"bing\"", "brave"),
+        (
+            "provider = \"searxng\"\nupstream = \"http://searx.example/\"",
+            "loopback only",
+        ),
+        ("provider = \"exa\"\nkey = \"12345\"", "names no source"),
+        ("host = \"x\"", "unknown key `host`"),
+    ] {
+        let error = bad(&format!("version = 1\n[retrieval.search]\n{text}\n"));
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_search_key_stays_with_the_place_it_was_named_for() {
+    let first = "version = 1\n[retrieval.search]\nprovider = \"brave\"\nkey = \"env:A\"\n";
+    for (second, key) in [
+        ("provider = \"brave\"", Some("A")),
+        ("upstream = \"https://brave.example.org\"\nkey = \"env:B\"", Some("B")),
+        ("provider = \"searxng\"\nupstream = \"https://searx.example.org\"", None),
+    ] {
+        let second = format!("version = 1\n[retrieval.search]\n{second}\n");
+        let merged = policy(None, &[(Kind::System, first), (Kind::User, &second)]).unwrap_or_else(|d| panic!("{d}"));
+        let found = merged.retrieval.search.expect("a search").key.map(|k| k.value);
+        assert_eq!(found, key.map(|k| KeySource::Env(k.into())), "{second}");
+    }
+    let moved = "version = 1\n[retrieval.search]\nupstream = \"https://elsewhere.example.org\"\n";
+    let error = policy(None, &[(Kind::System, first), (Kind::User, moved)]).expect_err("no key");
+    assert!(error.to_string().contains("has no `key`"), "{error}");
+    let project = policy(None, &[(Kind::User, first), (Kind::Project, moved)]).expect_err("a project");
+    assert!(project.to_string().contains("only tighten"), "{project}");
+}

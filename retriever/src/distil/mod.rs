@@ -36,10 +36,7 @@ pub fn distil(document: &Document, page: &Page, question: Option<&str>, budget: 
     answer.sources.push(Source {
         url: document.url.to_string(),
         title: filter::line(&page.title, filter::MAX_TITLE, &mut removed),
-        sha256: Sha256::digest(&document.body)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect(),
+        sha256: picktwo_wire::hex(&Sha256::digest(&document.body)),
         fetched: fetched.to_owned(),
         media_type: document.media.clone(),
         bytes: document.body.len() as u64,

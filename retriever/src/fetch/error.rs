@@ -68,6 +68,13 @@ pub enum FetchError {
         /// What was wrong.
         reason: String,
     },
+    /// An API did not do what was asked of it, or did not answer.
+    Api {
+        /// Stable identifier.
+        cause: &'static str,
+        /// One sentence.
+        reason: String,
+    },
     /// The other side of a channel is gone or does not keep to its messages.
     Channel(String),
 }
@@ -117,6 +124,7 @@ impl FetchError {
             Self::Encoding(_) => "encoding",
             Self::Redirect(_) => "redirect",
             Self::Protocol { .. } => "protocol",
+            Self::Api { cause, .. } => cause,
             Self::Channel(_) => "internal",
         }
     }
@@ -139,6 +147,7 @@ fn mib(bytes: u64) -> String {
 impl std::fmt::Display for FetchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Api { reason, .. } => f.write_str(reason),
             Self::Url(why) => write!(f, "this URL cannot be fetched: {why}"),
             Self::Dns { host, reason } => write!(f, "{host} could not be resolved: {reason}"),
             Self::Connect { host, reason } => write!(f, "no connection to {host}: {reason}"),

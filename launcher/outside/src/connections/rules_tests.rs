@@ -43,6 +43,7 @@ fn rules(private: &[&str]) -> Rules {
         private: private.iter().map(split).collect(),
         ports: vec![80, 443],
         parallel: 1,
+        apis: Default::default(),
     };
     Rules::new(&start).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -201,6 +202,7 @@ fn an_exception_that_is_no_host_is_named() {
         private,
         ports: vec![],
         parallel: 1,
+        apis: Default::default(),
     };
     let error = Rules::new(&start).expect_err("no host").to_string();
     assert!(error.contains("127.1"), "{error}");

@@ -14,9 +14,9 @@
 //! | `events`, `inspect` | what comes back |
 //! | `pool`, `tls`, `channel`, `record` | connections, messages |
 
-mod channel;
+pub(crate) mod channel;
 mod check;
-mod echo;
+pub(crate) mod echo;
 mod events;
 mod forward;
 mod headers;
@@ -24,18 +24,18 @@ mod hosted;
 mod inspect;
 mod json;
 mod models;
-mod payload;
-mod pool;
+pub(crate) mod payload;
+pub(crate) mod pool;
 mod probes;
 mod record;
 mod refusal;
 mod reply;
-mod role;
+pub(crate) mod role;
 mod route;
 mod schema;
 mod server;
 mod shape;
-mod target;
+pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 mod tls;

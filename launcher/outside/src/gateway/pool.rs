@@ -2,7 +2,6 @@
 
 use super::channel::AsyncChannel;
 use super::payload::Payload;
-use super::target::Target;
 use super::tls::{Tls, TlsError};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -135,8 +134,8 @@ impl Pool {
         }
     }
 
-    /// A new connection.
-    pub(crate) async fn connect(&self, upstream: usize, target: &Target) -> Result<Link, Unreachable> {
+    /// A new connection to what messages call `name`, with TLS for the certificate of `tls`.
+    pub(crate) async fn connect(&self, upstream: usize, name: &str, tls: Option<&str>) -> Result<Link, Unreachable> {
         let (answer, answered) = oneshot::channel();
         let gone = || Unreachable::Always("the process that connects has ended".to_owned());
         self.wanted
@@ -144,8 +143,7 @@ impl Pool {
             .await
             .map_err(|_| gone())?;
         let socket = answered.await.map_err(|_| gone())?.map_err(Unreachable::Now)?;
-        let name = &target.name;
-        let stream = match &target.tls {
+        let stream = match tls {
             None => Stream::Plain(socket),
             Some(host) => match timeout(CONNECT, self.tls.connect(host, socket)).await {
                 Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),

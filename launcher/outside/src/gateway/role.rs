@@ -36,7 +36,7 @@ pub fn main_role() -> ExitCode {
 }
 
 /// The launcher's channel, from the first message of `outside`.
-fn launcher(outside: &Channel) -> Result<Channel, Error> {
+pub(crate) fn launcher(outside: &Channel) -> Result<Channel, Error> {
     let mut message = Vec::new();
     let mut fds = outside
         .recv(&mut message)?
@@ -50,7 +50,7 @@ fn launcher(outside: &Channel) -> Result<Channel, Error> {
 }
 
 fn run(launcher: Channel, outside: Channel) -> Result<(), Error> {
-    let started = lock(&launcher, &outside).and_then(|runtime| Ok((runtime, start(&launcher)?)));
+    let started = lock(Role::Gateway, &launcher, &outside).and_then(|runtime| Ok((runtime, start(&launcher)?)));
     let (runtime, (start, listener)) = started.inspect_err(|error| tell_failure(&launcher, error))?;
     if !start.probes.is_empty() {
         return probes::run(&start.probes, |report| {
@@ -78,8 +78,8 @@ pub(super) fn tell_failure(launcher: &Channel, error: &Error) {
     }
 }
 
-/// Locks the process and checks it from inside. The event loop is made first: it needs descriptors of its own.
-fn lock(launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
+/// Locks the process of a gateway and checks it from inside. The event loop is made first: it needs descriptors of its own.
+pub(crate) fn lock(role: Role, launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
     limits::core_limit()?;
     let (_, most) = limits::nofile_limits()?;
     limits::nofile(DESCRIPTORS.min(most), DESCRIPTORS.min(most))?;
@@ -96,7 +96,7 @@ fn lock(launcher: &Channel, outside: &Channel) -> Result<Runtime, Error> {
     limits::no_new_privs()?;
     let bounding_empty = limits::drop_all_capabilities()?;
     landlock::restrict(Access::none())?;
-    seccomp::install(&filters::for_role(Role::Gateway))?;
+    seccomp::install(&filters::for_role(role))?;
     check.locked(bounding_empty, DENIED)?;
     Ok(runtime)
 }

@@ -38,6 +38,61 @@ impl std::fmt::Display for BaseError {
 
 impl std::error::Error for BaseError {}
 
+/// Where an upstream is, read from scheme, host, port and path prefix.
+pub(crate) struct Base {
+    /// Name that its certificate has to be for; none: plain HTTP.
+    pub(crate) tls: Option<String>,
+    /// For messages: host and port.
+    pub(crate) name: String,
+    /// The `Host` field.
+    pub(crate) host: HeaderValue,
+    /// Before every path, without a slash at its end.
+    pub(crate) prefix: String,
+}
+
+impl Base {
+    /// Reads `https://host:port/prefix`.
+    pub(crate) fn read(base: &str) -> Result<Self, BaseError> {
+        let (tls, rest) = match (base.strip_prefix("https://"), base.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (_, Some(rest)) => (false, rest),
+            _ => return Err(BaseError::Scheme(base.to_owned())),
+        };
+        let (authority, prefix) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let bad_host = || BaseError::Host(base.to_owned());
+        let (name, port) = match authority.rsplit_once(':') {
+            Some((name, port)) if !port.contains(']') => (name, Some(port.parse::<u16>().map_err(|_| bad_host())?)),
+            _ => (authority, None),
+        };
+        let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        let fits = match literal {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => {
+                (1..=253).contains(&name.len())
+                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+            }
+        };
+        if !fits {
+            return Err(bad_host());
+        }
+        let prefix = prefix.trim_end_matches('/');
+        if !prefix
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b))
+            || prefix.contains("..")
+        {
+            return Err(BaseError::Prefix(base.to_owned()));
+        }
+        let default = if tls { 443 } else { 80 };
+        Ok(Self {
+            tls: tls.then(|| literal.unwrap_or(name).to_ascii_lowercase()),
+            name: format!("{name}:{}", port.unwrap_or(default)),
+            host: HeaderValue::from_str(&authority.to_ascii_lowercase()).map_err(|_| bad_host())?,
+            prefix: prefix.to_owned(),
+        })
+    }
+}
+
 /// An upstream, ready to be written to.
 pub(crate) struct Target {
     pub(crate) protocol: Protocol,
@@ -60,47 +115,16 @@ pub(crate) struct Target {
 impl Target {
     /// Reads one upstream of the start message.
     pub(crate) fn new(upstream: &Upstream) -> Result<Self, BaseError> {
-        let base = &upstream.base;
-        let (tls, rest) = match (base.strip_prefix("https://"), base.strip_prefix("http://")) {
-            (Some(rest), _) => (true, rest),
-            (_, Some(rest)) => (false, rest),
-            _ => return Err(BaseError::Scheme(base.clone())),
-        };
-        let (authority, prefix) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let bad_host = || BaseError::Host(base.clone());
-        let (name, port) = match authority.rsplit_once(':') {
-            Some((name, port)) if !port.contains(']') => (name, Some(port.parse::<u16>().map_err(|_| bad_host())?)),
-            _ => (authority, None),
-        };
-        let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-        let fits = match literal {
-            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => {
-                (1..=253).contains(&name.len())
-                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
-            }
-        };
-        if !fits {
-            return Err(bad_host());
-        }
-        let prefix = prefix.trim_end_matches('/');
-        if !prefix
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b))
-            || prefix.contains("..")
-        {
-            return Err(BaseError::Prefix(base.clone()));
-        }
-        let default = if tls { 443 } else { 80 };
+        let base = Base::read(&upstream.base)?;
         let key = upstream.key.trim();
         Ok(Self {
             protocol: upstream.protocol,
-            tls: tls.then(|| literal.unwrap_or(name).to_ascii_lowercase()),
-            name: format!("{name}:{}", port.unwrap_or(default)),
+            tls: base.tls,
+            name: base.name,
             section: section(upstream.protocol),
             echo: Arc::new(Echo::new(key)),
-            host: HeaderValue::from_str(&authority.to_ascii_lowercase()).map_err(|_| bad_host())?,
-            prefix: prefix.to_owned(),
+            host: base.host,
+            prefix: base.prefix,
             credentials: credentials(upstream.protocol, key)?,
             extra_beta: subscription(upstream.protocol, key).then_some("oauth-2025-04-20"),
             allow: upstream.allow.clone(),

@@ -1,29 +1,20 @@
 //! The network supervisor of the model side: opens connections to the pinned upstreams and hands them to the gateway. It never
 //! reads or writes what travels over them.
 
-mod attempt;
-mod upstream;
-
+use crate::handing::{self, BadUpstream, Handing, Problem, Upstream};
 use crate::judged::{self, Broken};
 use crate::lock;
 use crate::resolver::{Client, ClientError, DNS_PORT, Starting, until};
-use attempt::Attempt;
 use nix::poll::{PollFd, PollFlags, poll};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::process::{self, Child};
 use picktwo_confine::{Errno, Role};
-use picktwo_wire::gateway::{Connect, Connected, ModelStart};
-use picktwo_wire::retrieval::Resolved;
+use picktwo_wire::gateway::ModelStart;
 use picktwo_wire::{MessageError, decode, encode};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Instant;
-use upstream::{BadUpstream, Upstream};
-
-/// Connections that the gateway may wait for; further requests are read later.
-const MAX_PENDING: usize = 64;
 
 /// Supervisor → gateway: the first message. One descriptor comes along: the gateway's own channel to the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,12 +43,10 @@ enum End {
     NoGatewayChannel,
     /// The gateway ended, with this exit code.
     Gateway(i32),
-    /// The gateway does not read what it asked for.
-    GatewayStalled,
+    /// The gateway cannot be served.
+    Handing(Problem),
     /// A message was not one.
     Message(MessageError),
-    /// The gateway asked for an upstream that there is not.
-    UnknownUpstream(usize),
     /// An upstream is neither an address nor a name.
     Upstream(BadUpstream),
     /// A confinement step or a call on a channel failed.
@@ -74,11 +63,8 @@ impl std::fmt::Display for End {
             Self::Closed => f.write_str("the launcher ended"),
             Self::NoGatewayChannel => f.write_str("the start message came without the gateway's channel"),
             Self::Gateway(code) => write!(f, "the gateway ended with exit code {code}"),
-            Self::GatewayStalled => f.write_str("the gateway does not take the connections that it asked for"),
+            Self::Handing(e) => e.fmt(f),
             Self::Message(e) => e.fmt(f),
-            Self::UnknownUpstream(index) => {
-                write!(f, "the gateway asked for upstream {index}, which is not configured")
-            }
             Self::Upstream(e) => e.fmt(f),
             Self::Confine(e) => e.fmt(f),
             Self::Resolver(e) => e.fmt(f),
@@ -96,7 +82,7 @@ macro_rules! from {
         })*
     };
 }
-from!(MessageError => Message, BadUpstream => Upstream, picktwo_confine::Error => Confine, ClientError => Resolver);
+from!(MessageError => Message, BadUpstream => Upstream, picktwo_confine::Error => Confine, ClientError => Resolver, Problem => Handing);
 
 impl From<Broken> for End {
     fn from(e: Broken) -> Self {
@@ -135,11 +121,7 @@ fn start(launcher: &Channel) -> Result<Model<'_>, End> {
     let mut fds = launcher.recv(&mut bytes)?.ok_or(End::Closed)?;
     let start: ModelStart = decode(&bytes)?;
     let gateway_end: OwnedFd = fds.pop().ok_or(End::NoGatewayChannel)?;
-    let upstreams = start
-        .upstreams
-        .iter()
-        .map(Upstream::new)
-        .collect::<Result<Vec<_>, _>>()?;
+    let upstreams = handing::upstreams(&start.upstreams)?;
     let exe = process::own_executable()?;
     let mut ports: Vec<u16> = upstreams.iter().map(Upstream::port).collect();
     ports.sort_unstable();
@@ -158,33 +140,17 @@ fn start(launcher: &Channel) -> Result<Model<'_>, End> {
     launcher.send(&encode(&FromModel::Ready)?, &[])?;
     Ok(Model {
         launcher,
-        gateway,
         child,
         resolver,
-        upstreams,
-        pending: VecDeque::new(),
+        handing: Handing::new(gateway, upstreams),
     })
 }
 
 struct Model<'a> {
     launcher: &'a Channel,
-    gateway: Channel,
     child: Child,
     resolver: Option<Client>,
-    upstreams: Vec<Upstream>,
-    /// What the gateway asked for, in its order: answers carry no number, so they go out in that order, too.
-    pending: VecDeque<Pending>,
-}
-
-struct Pending {
-    upstream: usize,
-    state: State,
-}
-
-enum State {
-    Resolving,
-    Connecting(Attempt),
-    Done(Result<OwnedFd, String>),
+    handing: Handing,
 }
 
 impl Model<'_> {
@@ -212,38 +178,28 @@ impl Model<'_> {
             if ready.resolver {
                 self.resolved()?;
             }
-            let now = Instant::now();
-            for pending in &mut self.pending {
-                if let State::Connecting(attempt) = &mut pending.state
-                    && let Some(outcome) = attempt.advance(now)
-                {
-                    let to = &self.upstreams[pending.upstream];
-                    pending.state = State::Done(outcome.map_err(|reason| format!("{to}: {reason}")));
-                }
-            }
-            self.answer()?;
+            self.handing.advance(Instant::now())?;
         }
     }
 
     /// Waits for the next event or deadline.
     fn wait(&self) -> Result<Ready, End> {
         let flags = PollFlags::POLLIN;
-        let full = self.pending.len() >= MAX_PENDING;
+        let reads = if self.handing.takes_more() {
+            flags
+        } else {
+            PollFlags::empty()
+        };
         let mut entries = vec![
             PollFd::new(self.launcher.as_fd(), flags),
             PollFd::new(self.child.pidfd(), flags),
-            PollFd::new(self.gateway.as_fd(), if full { PollFlags::empty() } else { flags }),
+            PollFd::new(self.handing.channel(), reads),
         ];
         if let Some(resolver) = &self.resolver {
             entries.push(PollFd::new(resolver.as_fd(), flags));
         }
-        let mut deadline: Option<Instant> = None;
-        for pending in &self.pending {
-            if let State::Connecting(attempt) = &pending.state {
-                entries.extend(attempt.sockets().map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
-                deadline = Some(deadline.map_or(attempt.deadline(), |d| d.min(attempt.deadline())));
-            }
-        }
+        entries.extend(self.handing.sockets().map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
+        let deadline = self.handing.deadline();
         match poll(&mut entries, until(deadline)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(e) => return Err(End::Poll(e)),
@@ -258,70 +214,20 @@ impl Model<'_> {
     }
 
     fn request(&mut self) -> Result<(), End> {
-        let mut bytes = Vec::new();
-        match self.gateway.try_recv(&mut bytes) {
-            Ok(Some(_)) => {}
+        match self.handing.request(self.resolver.as_ref()) {
             // Its exit code follows.
-            Ok(None) => {
-                return self
-                    .child
-                    .wait()
-                    .map_err(End::from)
-                    .and_then(|exit| Err(End::Gateway(exit.code())));
+            Err(Problem::Closed) => {
+                let exit = self.child.wait()?;
+                Err(End::Gateway(exit.code()))
             }
-            Err(e) if e.errno() == Some(Errno::EAGAIN) => return Ok(()),
-            Err(e) => return Err(e.into()),
+            other => Ok(other?),
         }
-        let Connect { upstream: index } = decode(&bytes)?;
-        let upstream = self.upstreams.get(index).ok_or(End::UnknownUpstream(index))?;
-        let state = match (upstream.name(), &self.resolver) {
-            (Some(name), Some(resolver)) => {
-                resolver.ask(name.as_str())?;
-                State::Resolving
-            }
-            _ => State::Connecting(Attempt::start(upstream.literal().into_iter().collect(), Instant::now())),
-        };
-        self.pending.push_back(Pending { upstream: index, state });
-        Ok(())
     }
 
     fn resolved(&mut self) -> Result<(), End> {
         let Some(resolver) = &self.resolver else { return Ok(()) };
-        while let Some(Resolved { host, addresses, error }) = resolver.answer()? {
-            for pending in &mut self.pending {
-                let upstream = &self.upstreams[pending.upstream];
-                if !matches!(pending.state, State::Resolving) || upstream.name().is_none_or(|n| n.as_str() != host) {
-                    continue;
-                }
-                pending.state = match (&error, upstream.usable(&addresses)) {
-                    (Some(reason), _) => State::Done(Err(format!("{upstream}: {reason}"))),
-                    (None, Err(reason)) => State::Done(Err(format!("{upstream}: {reason}"))),
-                    (None, Ok(to)) => State::Connecting(Attempt::start(to, Instant::now())),
-                };
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends what is done, in the order of the requests.
-    fn answer(&mut self) -> Result<(), End> {
-        while let Some(Pending {
-            state: State::Done(outcome),
-            ..
-        }) = self.pending.front()
-        {
-            let sent = match outcome {
-                Ok(socket) => self.gateway.try_send(&encode(&Connected::Socket)?, &[socket.as_fd()])?,
-                Err(reason) => {
-                    let reason = reason.clone();
-                    self.gateway.try_send(&encode(&Connected::Failed { reason })?, &[])?
-                }
-            };
-            // Waiting for it would mean not to notice the launcher's end.
-            if !sent {
-                return Err(End::GatewayStalled);
-            }
-            self.pending.pop_front();
+        while let Some(resolved) = resolver.answer()? {
+            self.handing.resolved(&resolved);
         }
         Ok(())
     }

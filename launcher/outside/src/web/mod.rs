@@ -1,15 +1,18 @@
 //! The network supervisor of the web side: starts one retriever per request, grants its names and connections, and tells the
 //! launcher about each. It reads no content: only names, addresses, and the arguments of two system calls.
 
+mod apis;
 mod retrieval;
 
 use crate::connections;
 use crate::connections::rules::Rules;
+use crate::handing::{self, BadUpstream};
 use crate::image::image_files;
 use crate::judged::{self, Broken};
 use crate::local::{Neighbourhood, OpenError};
 use crate::lock::{self, Image};
 use crate::resolver::{Client, ClientError, DNS_PORT, until};
+use apis::Apis;
 use nix::poll::{PollFd, PollFlags, poll};
 use picktwo_confine::channel::Channel;
 use picktwo_confine::{Errno, Role, limits, process};
@@ -48,6 +51,8 @@ pub(crate) enum End {
     TablesLocked(std::io::Error),
     /// The policy's exceptions are not hosts.
     Exception(connections::rules::BadException),
+    /// An API's host is neither an address nor a name.
+    Upstream(BadUpstream),
     /// poll(2) failed.
     Poll(Errno),
 }
@@ -62,6 +67,7 @@ impl std::fmt::Display for End {
             Self::Tables(e) => e.fmt(f),
             Self::TablesLocked(e) => write!(f, "cannot read the routing tables once locked: {e}"),
             Self::Exception(e) => e.fmt(f),
+            Self::Upstream(e) => e.fmt(f),
             Self::Poll(e) => write!(f, "poll failed: {e}"),
         }
     }
@@ -77,7 +83,7 @@ macro_rules! from {
     };
 }
 from!(MessageError => Message, picktwo_confine::Error => Confine, ClientError => Resolver, OpenError => Tables,
-    connections::rules::BadException => Exception);
+    connections::rules::BadException => Exception, BadUpstream => Upstream);
 
 impl From<Broken> for End {
     fn from(e: Broken) -> Self {
@@ -119,7 +125,11 @@ fn start(channel: &Channel) -> Result<Web<'_>, End> {
     let exe = process::own_executable()?;
     limits::nofile_raise()?;
     let mut near = Neighbourhood::open()?;
-    let ports = rules.all_ports();
+    let upstreams = handing::upstreams(&start.apis.upstreams)?;
+    let mut ports = rules.all_ports();
+    ports.extend(upstreams.iter().map(handing::Upstream::port));
+    ports.sort_unstable();
+    ports.dedup();
     lock::family(&[ports.as_slice(), &[DNS_PORT]].concat())?;
     let resolver = Client::start(exe.as_fd(), &start.nameservers)?;
     let image = Image {
@@ -136,6 +146,7 @@ fn start(channel: &Channel) -> Result<Web<'_>, End> {
         resolver,
         shared: Shared { rules, near },
         exe,
+        apis: Apis::new(upstreams),
         retrievals: Vec::new(),
         queue: VecDeque::new(),
         parallel: start.parallel.clamp(1, MAX_PARALLEL),
@@ -153,10 +164,20 @@ struct Web<'a> {
     resolver: Client,
     shared: Shared,
     exe: OwnedFd,
+    apis: Apis,
     retrievals: Vec<Retrieval>,
-    /// Retrievals that wait for their turn, with their channels to the launcher.
-    queue: VecDeque<(u64, OwnedFd)>,
+    /// Retrievals that wait for their turn.
+    queue: VecDeque<Queued>,
     parallel: usize,
+}
+
+/// A retrieval that waits for its turn.
+struct Queued {
+    id: u64,
+    /// The retriever's channel to the launcher.
+    channel: OwnedFd,
+    /// Whether it may be granted names and connections.
+    grants: bool,
 }
 
 /// What a descriptor that is ready belongs to.
@@ -164,6 +185,7 @@ struct Web<'a> {
 enum Source {
     Launcher,
     Resolver,
+    Apis(apis::Part),
     Retrieval { index: usize, part: retrieval::Part },
 }
 
@@ -176,6 +198,7 @@ impl Web<'_> {
                 match source {
                     Source::Launcher => self.launcher_message()?,
                     Source::Resolver => self.resolver_answer()?,
+                    Source::Apis(part) => self.apis.ready(part, &self.resolver),
                     Source::Retrieval { index, part } => {
                         let asked = self.retrievals[index].ready(part, &mut self.shared, self.launcher)?;
                         for name in asked {
@@ -187,6 +210,7 @@ impl Web<'_> {
             for retrieval in &mut self.retrievals {
                 retrieval.tick(now, self.launcher)?;
             }
+            self.apis.advance(now);
             self.reap()?;
             self.start_queued()?;
         }
@@ -205,7 +229,12 @@ impl Web<'_> {
                 entries.push(PollFd::new(fd, flags));
             }
         }
-        let deadline = self.retrievals.iter().filter_map(Retrieval::deadline).min();
+        for (part, fd, flags) in self.apis.interests() {
+            sources.push(Source::Apis(part));
+            entries.push(PollFd::new(fd, flags));
+        }
+        let deadlines = self.retrievals.iter().filter_map(Retrieval::deadline);
+        let deadline = deadlines.chain(self.apis.deadline()).min();
         match poll(&mut entries, until(deadline)) {
             Ok(_) => {}
             Err(Errno::EINTR) => return Ok(Vec::new()),
@@ -228,10 +257,13 @@ impl Web<'_> {
             Err(e) => return Err(e.into()),
         };
         match decode(&bytes)? {
-            ToWeb::Retrieve { id } => match fds.into_iter().next() {
-                Some(channel) if self.queue.len() < MAX_QUEUED => self.queue.push_back((id, channel)),
-                _ => tell(self.launcher, &FromWeb::Ended { id, code: NOT_STARTED })?,
-            },
+            ToWeb::Retrieve { id } => self.enqueue(id, fds, true)?,
+            ToWeb::Ticket { id } => self.enqueue(id, fds, false)?,
+            ToWeb::Apis {} => {
+                if let Some(channel) = fds.into_iter().next() {
+                    self.apis.start(self.exe.as_fd(), channel);
+                }
+            }
             ToWeb::NoMore { id } => {
                 if let Some(retrieval) = self.retrievals.iter_mut().find(|r| r.id() == id) {
                     retrieval.no_more(self.launcher)?;
@@ -246,7 +278,7 @@ impl Web<'_> {
                 if let Some(retrieval) = self.retrievals.iter_mut().find(|r| r.id() == id) {
                     retrieval.kill();
                 }
-                if let Some(at) = self.queue.iter().position(|(queued, _)| *queued == id) {
+                if let Some(at) = self.queue.iter().position(|queued| queued.id == id) {
                     self.queue.remove(at);
                     tell(self.launcher, &FromWeb::Ended { id, code: STOPPED })?;
                 }
@@ -259,8 +291,19 @@ impl Web<'_> {
         Ok(())
     }
 
+    fn enqueue(&mut self, id: u64, fds: Vec<OwnedFd>, grants: bool) -> Result<(), End> {
+        match fds.into_iter().next() {
+            Some(channel) if self.queue.len() < MAX_QUEUED => {
+                self.queue.push_back(Queued { id, channel, grants });
+                Ok(())
+            }
+            _ => tell(self.launcher, &FromWeb::Ended { id, code: NOT_STARTED }),
+        }
+    }
+
     fn resolver_answer(&mut self) -> Result<(), End> {
         while let Some(answer) = self.resolver.answer()? {
+            self.apis.resolved(&answer);
             let Resolved { host, addresses, error } = answer;
             let outcome = match error {
                 None => Ok(addresses),
@@ -290,9 +333,9 @@ impl Web<'_> {
 
     fn start_queued(&mut self) -> Result<(), End> {
         while self.retrievals.len() < self.parallel
-            && let Some((id, channel)) = self.queue.pop_front()
+            && let Some(Queued { id, channel, grants }) = self.queue.pop_front()
         {
-            match Retrieval::start(id, self.exe.as_fd(), channel) {
+            match Retrieval::start(id, self.exe.as_fd(), channel, grants) {
                 Ok(retrieval) => self.retrievals.push(retrieval),
                 Err(_) => tell(self.launcher, &FromWeb::Ended { id, code: NOT_STARTED })?,
             }

@@ -90,8 +90,9 @@ pub(super) struct Retrieval {
 }
 
 impl Retrieval {
-    /// Starts a retriever and hands it its channel to the launcher.
-    pub(super) fn start(id: u64, exe: BorrowedFd<'_>, launcher_end: OwnedFd) -> Result<Self, End> {
+    /// Starts a retriever and hands it its channel to the launcher. Without `grants` it never gets a name, a socket or a connection:
+    /// it is as if its connections had been revoked before it began.
+    pub(super) fn start(id: u64, exe: BorrowedFd<'_>, launcher_end: OwnedFd, grants: bool) -> Result<Self, End> {
         let (child, channel) = process::spawn_role(Role::Retriever, exe)?;
         channel.send(&encode(&Empty {})?, &[launcher_end.as_fd()])?;
         Ok(Self {
@@ -108,7 +109,7 @@ impl Retrieval {
             connects: 0,
             calls: 0,
             waiting: Vec::new(),
-            revoked: false,
+            revoked: !grants,
             asks: true,
             over: false,
         })

@@ -30,5 +30,13 @@ fn main() -> ExitCode {
             _ => ExitCode::from(125),
         };
     }
-    harness::run(&[web::grants::TESTS, web::attacks::TESTS, model::TESTS].concat())
+    harness::run(
+        &[
+            web::grants::TESTS,
+            web::attacks::TESTS,
+            web::tickets::TESTS,
+            model::TESTS,
+        ]
+        .concat(),
+    )
 }

@@ -3,11 +3,12 @@
 mod profile;
 pub(crate) mod walk;
 
-use super::Set;
 use super::profile::Profile;
 use super::values::{Distiller, HostPort, KeySource, Mode, Upstream, Urls, host_name, method_and_path};
+use super::{SEARCH_PROVIDERS, Set};
 use crate::diagnostics::{Diagnostics, Origin, Place, Source, nearest};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -65,6 +66,15 @@ pub(crate) struct RawRetrieval {
     pub(crate) distiller: Option<Set<Distiller>>,
     pub(crate) roots: Vec<Set<String>>,
     pub(crate) raw: Option<Set<bool>>,
+    pub(crate) search: Option<RawSearch>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RawSearch {
+    pub(crate) place: Place,
+    pub(crate) provider: Option<Set<String>>,
+    pub(crate) upstream: Option<Set<Upstream>>,
+    pub(crate) key: Option<Set<KeySource>>,
 }
 
 /// The numbers of `[retrieval.budget]` and `[limits]` with their bounds.
@@ -320,6 +330,7 @@ impl Walk {
                 "distiller",
                 "roots",
                 "raw",
+                "search",
                 "budget",
             ],
             "retrieval",
@@ -360,10 +371,30 @@ impl Walk {
                 });
             }
         }
+        if let Some(s) = self.table(r, "search", "retrieval.search") {
+            raw.search = Some(self.search(s, r["search"].span()));
+        }
         if let Some(b) = self.table(r, "budget", "retrieval.budget") {
             self.numbers(b, "retrieval.budget", &[], numbers);
         }
         raw
+    }
+
+    fn search(&mut self, s: &DeTable<'_>, span: Range<usize>) -> RawSearch {
+        self.known(s, &["provider", "upstream", "key"], "retrieval.search");
+        let providers: Vec<(&str, String)> = SEARCH_PROVIDERS.iter().map(|(p, _)| (*p, (*p).to_owned())).collect();
+        RawSearch {
+            place: self.place(span),
+            provider: s
+                .get("provider")
+                .and_then(|v| self.one_of(v, "retrieval.search.provider", &providers)),
+            upstream: s
+                .get("upstream")
+                .and_then(|v| self.read(v, "retrieval.search.upstream", Upstream::read)),
+            key: s
+                .get("key")
+                .and_then(|v| self.read(v, "retrieval.search.key", KeySource::read)),
+        }
     }
 
     fn distiller(&mut self, v: &Value<'_>) -> Option<Set<Distiller>> {

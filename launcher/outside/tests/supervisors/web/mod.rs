@@ -2,6 +2,7 @@
 
 pub(crate) mod attacks;
 pub(crate) mod grants;
+pub(crate) mod tickets;
 
 use super::Test;
 use super::harness::{self, NAME_SERVER, accept_within, closes, receive, receive_within};
@@ -53,6 +54,7 @@ fn spawn(private: &[&str], parallel: usize) -> Web {
         private: private.iter().map(split).collect(),
         ports: vec![80, 443],
         parallel,
+        apis: Default::default(),
     };
     channel
         .send(&encode(&start).expect("a message"), &[])

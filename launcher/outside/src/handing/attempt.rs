@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long it may take in all.
-pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long one address is waited for before the next is tried as well (RFC 8305 §5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// Idle seconds before the first probe of a kept-alive connection, seconds between probes, and how many may stay unanswered.
 const KEEP_ALIVE: (u32, u32, u32) = (60, 15, 4);
 
 /// Attempts at one upstream's addresses.
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     left: VecDeque<SocketAddr>,
     open: Vec<OwnedFd>,
     next: Instant,
@@ -25,7 +25,7 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// Starts with the first address.
-    pub(super) fn start(addresses: Vec<SocketAddr>, now: Instant) -> Self {
+    pub(crate) fn start(addresses: Vec<SocketAddr>, now: Instant) -> Self {
         Self {
             left: addresses.into(),
             open: Vec::new(),
@@ -36,12 +36,12 @@ impl Attempt {
     }
 
     /// The sockets that become writable once they are connected or have failed.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.open.iter().map(AsFd::as_fd)
     }
 
     /// When [`Attempt::advance`] has to be called at the latest.
-    pub(super) fn deadline(&self) -> Instant {
+    pub(crate) fn deadline(&self) -> Instant {
         if self.left.is_empty() {
             self.end
         } else {
@@ -50,7 +50,7 @@ impl Attempt {
     }
 
     /// Goes on; the outcome, if there is one.
-    pub(super) fn advance(&mut self, now: Instant) -> Option<Result<OwnedFd, String>> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Result<OwnedFd, String>> {
         loop {
             if let Some(socket) = self.connected(now) {
                 return Some(Ok(socket));

@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A pinned upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     host: Host,
     port: u16,
 }
 
 /// An upstream whose host is neither an address nor a name.
 #[derive(Debug)]
-pub(super) struct BadUpstream {
+pub(crate) struct BadUpstream {
     host: String,
     why: BadName,
 }
@@ -34,7 +34,7 @@ impl std::fmt::Display for Upstream {
 }
 
 impl Upstream {
-    pub(super) fn new(address: &UpstreamAddress) -> Result<Self, BadUpstream> {
+    pub(crate) fn new(address: &UpstreamAddress) -> Result<Self, BadUpstream> {
         let host = Host::parse(&address.host).map_err(|why| BadUpstream {
             host: address.host.clone(),
             why,
@@ -45,12 +45,12 @@ impl Upstream {
         })
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// The name to be resolved, if it is no literal.
-    pub(super) fn name(&self) -> Option<&Name> {
+    pub(crate) fn name(&self) -> Option<&Name> {
         match &self.host {
             Host::Name(name) => Some(name),
             Host::Literal(_) => None,
@@ -58,7 +58,7 @@ impl Upstream {
     }
 
     /// The address, if it is a literal: the person wrote it, so it is used as it is.
-    pub(super) fn literal(&self) -> Option<SocketAddr> {
+    pub(crate) fn literal(&self) -> Option<SocketAddr> {
         match &self.host {
             Host::Name(_) => None,
             Host::Literal(ip) => Some(SocketAddr::new(*ip, self.port)),
@@ -68,7 +68,7 @@ impl Upstream {
     /// The addresses of a resolved name, in the order in which they are tried: the kinds in turn (RFC 8305 §4), IPv6 first.
     /// The name is the person's choice, so loopback and private networks are fine; addresses that no model API has
     /// are left out, so that a name server cannot point the model key's carrier at a metadata service.
-    pub(super) fn usable(&self, addresses: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
+    pub(crate) fn usable(&self, addresses: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
         let usable = |ip: &&IpAddr| never(ip.to_canonical()).is_none();
         let (v4, v6): (Vec<&IpAddr>, Vec<&IpAddr>) = addresses.iter().filter(usable).partition(|ip| ip.is_ipv4());
         let (mut v4, mut v6) = (v4.into_iter(), v6.into_iter());
