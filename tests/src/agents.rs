@@ -204,7 +204,13 @@ impl Agent {
     pub fn offers_no_web_of_its_own(self, seen: &Seen) -> bool {
         let own = |name: &str| matches!(name, "WebFetch" | "WebSearch" | "web_search");
         let hosted = seen.body.to_string().contains(r#""type":"web_search"#);
-        !hosted && !seen.tools.iter().any(|t| own(&t.name))
+        // picktwo's tools lie in a namespace of its own where names are bare.
+        let picktwo = |namespace: Option<&str>| namespace.is_some_and(|n| n.contains("picktwo"));
+        !hosted
+            && !seen
+                .tools
+                .iter()
+                .any(|t| own(&t.name) && !picktwo(t.namespace.as_deref()))
     }
 
     /// Whether the newest result is an ordinary error of a write to a read-only file system.
