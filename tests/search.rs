@@ -228,15 +228,18 @@ fn what_must_not_leave_is_not_sent() {
 #[test]
 fn each_way_in_which_a_provider_fails_has_its_own_sentence() {
     let scene = scene();
-    const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
-    const AGAIN: &[(&str, &str)] = &[("content-type", "application/json"), ("retry-after", "23")];
+    type Headers = &'static [(&'static str, &'static str)];
+    const JSON: Headers = &[("content-type", "application/json")];
+    const AGAIN: Headers = &[("content-type", "application/json"), ("retry-after", "23")];
     // Where a redirect would lead: nobody may come.
     let trap = TcpListener::bind("127.0.0.1:0").unwrap();
     trap.set_nonblocking(true).unwrap();
     let location: &'static str = Box::leak(format!("http://{}/", trap.local_addr().unwrap()).into_boxed_str());
-    let redirect: &'static [(&str, &str)] = Box::leak(Box::new([("location", location)]));
+    let redirect: Headers = Box::leak(Box::new([("location", location)]));
     let echo = format!("{{\"type\": \"search\", \"note\": \"you sent {KEY}\"}}");
-    let cases: Vec<(u16, &'static [(&str, &str)], Vec<u8>, &str, &str)> = vec![
+    // Status, headers and body of the answer; the rule and a part of the sentence.
+    type Case = (u16, Headers, Vec<u8>, &'static str, &'static str);
+    let cases: Vec<Case> = vec![
         (401, JSON, b"{}".to_vec(), "search-key", "`key` in [retrieval.search]"),
         (
             403,
