@@ -68,14 +68,12 @@ fn tests() -> BTreeSet<String> {
             names.extend(after.split_once('(').map(|(name, _)| name.to_owned()));
         }
         // Tests that need a process each are listed by hand.
-        for table in code.split("const TESTS: &[(&str, fn())] = &[").skip(1) {
-            let table = table.split_once("];").map_or("", |(table, _)| table);
-            names.extend(
-                table
-                    .split("(\"")
-                    .skip(1)
-                    .filter_map(|entry| Some(entry.split_once('"')?.0.to_owned())),
-            );
+        for kind in ["(&str, fn())", "Test"] {
+            for table in code.split(&format!("const TESTS: &[{kind}] = &[")).skip(1) {
+                let table = table.split_once("];").map_or("", |(table, _)| table);
+                let listed = table.split('"').skip(1).step_by(2);
+                names.extend(listed.filter_map(|name| Some(name.rsplit("::").next()?.to_owned())));
+            }
         }
     }
     names
