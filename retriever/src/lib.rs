@@ -7,6 +7,7 @@ pub mod distil;
 pub mod extract;
 pub mod fetch;
 pub mod filter;
+mod github;
 mod probes;
 mod role;
 mod search;

@@ -1,7 +1,7 @@
 //! The retriever's process: locks itself, takes one job, answers once, ends.
 
 use crate::fetch::{self, FetchError, Hops, Names};
-use crate::{distil, extract, filter, probes, search, ticket};
+use crate::{distil, extract, filter, github, probes, search, ticket};
 use nix::sys::resource::{Resource, setrlimit};
 use picktwo_confine::channel::{Channel, PARENT_FD};
 use picktwo_confine::landlock::{self, Access};
@@ -211,6 +211,15 @@ async fn redeem(job: &Job, call: &Call, answers: &Channel) -> Result<FromRetriev
     let wire_bytes = received.iter().map(|r| r.body.len() as u64).sum();
     let read = catch_unwind(AssertUnwindSafe(|| match call {
         Call::Search(search) => search::read(search, &received, &fetched),
+        Call::Github(repository) => github::read(
+            &github::Wanted {
+                github: &repository.github,
+                question: job.question.as_deref(),
+                budget: job.budget,
+                fetched: &fetched,
+            },
+            &received,
+        ),
     }));
     let answer = read.unwrap_or_else(|_| Err(FetchError::Encoding("reading it failed".to_owned())))?;
     Ok(FromRetriever::Answer {

@@ -158,6 +158,7 @@ fn results(service: Service, value: &Value) -> Option<&Vec<Value>> {
         Service::Brave => value.get("web")?.get("results")?.as_array(),
         Service::Kagi => value.get("data")?.as_array(),
         Service::Tavily | Service::Exa | Service::Searxng => value.get("results")?.as_array(),
+        Service::Github => None,
     }
 }
 
@@ -174,6 +175,7 @@ fn result(service: Service, entry: &Value) -> Option<Found> {
         }
         Service::Kagi => (text("snippet").to_owned(), text("published")),
         Service::Searxng => (text("content").to_owned(), text("publishedDate")),
+        Service::Github => return None,
     };
     let body = plain(&body);
     let date = filter::line(&plain(date), 40, &mut Removed::default());

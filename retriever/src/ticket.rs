@@ -77,6 +77,15 @@ async fn all(channel: &Channel, limits: &Limits) -> Result<Vec<Received>, FetchE
 
 /// The causes that a gateway gives.
 fn known(cause: &str) -> &'static str {
-    const CAUSES: &[&str] = &["connect", "protocol", "timeout", "too-large", "redirect", "key-echo"];
+    const CAUSES: &[&str] = &[
+        "connect",
+        "protocol",
+        "timeout",
+        "too-large",
+        "redirect",
+        "key-echo",
+        "answer",
+        "private-repository",
+    ];
     CAUSES.iter().find(|c| **c == cause).copied().unwrap_or("internal")
 }

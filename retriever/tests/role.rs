@@ -125,7 +125,7 @@ impl Started {
     /// Plays the web side and the launcher until the last message. Names resolve to loopback; `connect` says whether a
     /// connection is granted, `follow` whether a redirect is.
     fn run(self, job: Job, connect: bool, follow: bool) -> (Vec<FromRetriever>, Option<FromRetriever>) {
-        self.send(&ToRetriever::Job(job));
+        self.send(&ToRetriever::Job(Box::new(job)));
         let mut hops = Vec::new();
         let mut socket: Option<OwnedFd> = None;
         let until = Instant::now() + Duration::from_secs(30);
@@ -287,10 +287,10 @@ fn probes_are_answered() {
     assert!(tried.len() > 2, "{tried:?}");
     let mut ids: Vec<String> = tried.iter().map(|p| p.id.to_owned()).collect();
     ids.push("no.such-probe".to_owned());
-    started.send(&ToRetriever::Job(Job {
+    started.send(&ToRetriever::Job(Box::new(Job {
         probes: ids.clone(),
         ..job("http://site.test/", None)
-    }));
+    })));
     for id in ids {
         let Some(FromRetriever::Probe {
             id: named,

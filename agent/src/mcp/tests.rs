@@ -446,3 +446,59 @@ fn a_search_reaches_the_launcher_as_one_and_bad_arguments_do_not() {
         assert!(text.contains(why), "{why}: {text}");
     }
 }
+
+#[test]
+fn an_operation_of_github_reaches_the_launcher_checked() {
+    let github = |arguments: Value| json!({"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"github_fetch","arguments":arguments}});
+    let launcher = Launcher::start(|line, stream| {
+        assert_eq!(
+            line,
+            r#"{"do":"github","github":{"op":"file","repository":"o/n","ref":"main","path":"src/a.rs","lines":[3,9]},"question":"why?"}"#
+        );
+        writeln!(stream, "{ANSWER}").unwrap();
+    });
+    let arguments = json!({"operation": "file", "repository": "o/n", "ref": "main", "path": "src/a.rs", "lines": "3-9", "question": "why?"});
+    let reply = one(&launcher, github(arguments));
+    assert_eq!(reply["result"]["isError"], false, "{reply}");
+    for (arguments, why) in [
+        (json!({}), "operation is missing"),
+        (
+            json!({"operation": "clone", "repository": "o/n"}),
+            "no operation \"clone\"",
+        ),
+        (json!({"operation": "file", "repository": "o/n"}), "file needs path"),
+        (
+            json!({"operation": "file", "repository": "../n", "path": "a"}),
+            "owner/name",
+        ),
+        (
+            json!({"operation": "tags", "repository": "o/n", "lines": "1-2"}),
+            "takes no lines",
+        ),
+        (
+            json!({"operation": "issue", "repository": "o/n", "number": "7"}),
+            "integer",
+        ),
+        (
+            json!({"operation": "issues", "repository": "o/n", "state": "new"}),
+            "open, closed or all",
+        ),
+        (
+            json!({"operation": "repo", "repository": "o/n", "url": "https://a/"}),
+            "no argument \"url\"",
+        ),
+    ] {
+        let reply = one(&launcher, github(arguments));
+        assert_eq!(reply["result"]["isError"], true, "{reply}");
+        let text = reply["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(why), "{why}: {text}");
+    }
+    let tools = one(&launcher, json!({"jsonrpc":"2.0","id":1,"method":"tools/list"}));
+    let names: Vec<&str> = tools["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["web_fetch", "web_search", "github_fetch"]);
+}

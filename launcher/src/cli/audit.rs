@@ -164,6 +164,14 @@ fn sentence(event: &Event) -> String {
             provider,
             query,
         } => format!("search   #{retrieval} {provider}: {query}"),
+        Event::Github {
+            retrieval,
+            operation,
+            question,
+        } => {
+            let question = question.as_deref().map_or(String::new(), |q| format!(": {q}"));
+            format!("github   #{retrieval} {operation}{question}")
+        }
         Event::Asked {
             retrieval,
             method,

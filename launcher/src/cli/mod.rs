@@ -4,6 +4,7 @@ mod audit;
 mod demo;
 mod doctor;
 mod fetch;
+mod github;
 mod mcp;
 mod mode;
 pub(crate) mod output;
@@ -48,6 +49,7 @@ enum Command {
     Scenario(scenario::Args),
     Fetch(fetch::Args),
     Search(search::Args),
+    Github(github::Args),
     Sessions(sessions::Args),
     Mode(mode::Args),
     Audit(audit::Args),
@@ -76,6 +78,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Scenario(args) => scenario::main(args),
         Command::Fetch(args) => fetch::main(args),
         Command::Search(args) => search::main(args),
+        Command::Github(args) => github::main(args),
         Command::Sessions(args) => sessions::main(args),
         Command::Mode(args) => mode::main(args),
         Command::Audit(args) => audit::main(args),
@@ -106,13 +109,13 @@ fn is_in_session(tools_socket: &Path) -> bool {
 /// Commands of the person's have nothing to see inside a session, and nothing to change: better said than shown by what fails.
 fn inside_a_session(command: &Command) -> Option<String> {
     let of_the_agent = match command {
-        Command::Fetch(_) | Command::Search(_) | Command::Mcp(_) => true,
+        Command::Fetch(_) | Command::Search(_) | Command::Github(_) | Command::Mcp(_) => true,
         Command::Scenario(args) => args.is_agent(),
         Command::Verify(args) => args.is_inside(),
         _ => false,
     };
     (is_in_session(&tools_socket()) && !of_the_agent).then(|| {
-        "this is inside a session, where only `fetch`, `search` and `mcp` work: use another terminal for the rest"
+        "this is inside a session, where only `fetch`, `search`, `github` and `mcp` work: use another terminal for the rest"
             .to_owned()
     })
 }

@@ -90,6 +90,15 @@ pub(crate) enum Event {
         /// The words.
         query: String,
     },
+    /// The agent's side asked for something of GitHub.
+    Github {
+        /// Number of the retrieval.
+        retrieval: u64,
+        /// The operation and its arguments.
+        operation: String,
+        /// The question.
+        question: Option<String>,
+    },
     /// The retrievers' gateway asked an API.
     Asked {
         /// Number of the retrieval.

@@ -5,7 +5,7 @@ use super::key;
 use super::secrets::wipe;
 use crate::names;
 use picktwo_confine::channel::{self, Channel};
-use picktwo_policies::model::Policy;
+use picktwo_policies::model::{Github, Policy, Upstream};
 use picktwo_policies::outgoing::Secret;
 use picktwo_wire::apis::{Api, ApiAddresses, ApisStart, FromApis, Service, Ticket};
 use picktwo_wire::gateway::UpstreamAddress;
@@ -18,9 +18,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct ApiKeys {
     apis: Vec<Api>,
     /// Where each is, in the same order.
-    pub(crate) addresses: ApiAddresses,
+    addresses: ApiAddresses,
+    storage: Vec<String>,
     /// Who searches.
     pub(crate) search: Searching,
+    /// How GitHub is read.
+    pub(crate) github: Reading,
+}
+
+/// How GitHub is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// The API's host, for the budget and the record.
+    pub(crate) host: String,
+    /// Why it is not; none: it is.
+    pub(crate) not: Option<String>,
+    /// What the policy says.
+    pub(crate) policy: picktwo_policies::model::Github,
 }
 
 /// Whether there is a search.
@@ -38,10 +52,62 @@ impl ApiKeys {
         let mut keys = Self {
             apis: Vec::new(),
             addresses: ApiAddresses::default(),
+            storage: Vec::new(),
             search: Searching::Not(String::new()),
+            github: Reading {
+                host: String::new(),
+                not: None,
+                policy: policy.github.clone(),
+            },
         };
         keys.search = keys.read_search(policy);
+        keys.read_github();
         keys
+    }
+
+    fn read_github(&mut self) {
+        let github = &self.github.policy;
+        let usual = Upstream::read(Github::UPSTREAM).map_err(str::to_owned);
+        let upstream = match (&github.upstream, usual) {
+            (Some(named), _) => named.value.clone(),
+            (None, Ok(usual)) => usual,
+            (None, Err(why)) => {
+                self.github.not = Some(why);
+                return;
+            }
+        };
+        self.github.host = upstream.host.clone();
+        let key = match github.key.as_ref().map(|source| key::read(&source.value)).transpose() {
+            Ok(key) => key.unwrap_or_default(),
+            Err(e) => {
+                self.github.not = Some(format!(
+                    "there is no token for [github]: {e}; set it, or name another source as `key`, or none to read what anybody may"
+                ));
+                return;
+            }
+        };
+        let named: Vec<String> = github.storage.iter().map(|s| s.value.clone()).collect();
+        let storage = match named.is_empty() {
+            true => Github::STORAGE.map(str::to_owned).to_vec(),
+            false => named,
+        };
+        self.add(Service::Github, &upstream, key);
+        self.storage = storage;
+    }
+
+    /// The addresses of all that the gateway may be connected to.
+    pub(crate) fn addresses(&self) -> ApiAddresses {
+        let mut all = self.addresses.clone();
+        all.upstreams.extend(self.storage.iter().filter_map(|text| {
+            // As it was read when the policy was: the star is no part of a URL's host.
+            let plain = Upstream::read(&text.replace('*', "x")).ok()?;
+            let host = match text.split_once("://")?.1.split([':', '/']).next()? {
+                pattern if pattern.contains('*') => pattern.to_ascii_lowercase(),
+                _ => plain.host,
+            };
+            Some(UpstreamAddress { host, port: plain.port })
+        }));
+        all
     }
 
     fn read_search(&mut self, policy: &Policy) -> Searching {
@@ -67,7 +133,7 @@ impl ApiKeys {
         Searching::Through(service, search.upstream.host.clone())
     }
 
-    fn add(&mut self, service: Service, upstream: &picktwo_policies::model::Upstream, key: String) {
+    fn add(&mut self, service: Service, upstream: &Upstream, key: String) {
         self.apis.push(Api {
             service,
             base: upstream.url.clone(),
@@ -99,6 +165,7 @@ impl ApiKeys {
         let (ours, theirs) = channel::pair().map_err(|e| e.to_string())?;
         let start = ApisStart {
             upstreams: self.apis.clone(),
+            storage: self.storage.clone(),
             roots: roots.to_vec(),
             probes: Vec::new(),
         };

@@ -67,7 +67,7 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
     {
         match picktwo_wire::decode(&buffer).map_err(|e| e.to_string())? {
             FromRetriever::Ready => {
-                let job = ToRetriever::Job(Job {
+                let job = ToRetriever::Job(Box::new(Job {
                     url: String::new(),
                     question: None,
                     budget: 0,
@@ -75,7 +75,7 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
                     roots: Vec::new(),
                     ticket: None,
                     probes: probes.to_vec(),
-                });
+                }));
                 let job = picktwo_wire::encode(&job).map_err(|e| e.to_string())?;
                 retriever.channel.send(&job, &[]).map_err(|e| e.to_string())?;
             }

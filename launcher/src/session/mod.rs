@@ -6,6 +6,7 @@ mod control;
 mod doors;
 pub(crate) mod early;
 mod fixed;
+mod github;
 mod group;
 pub(crate) mod id;
 pub(crate) mod judged;

@@ -1,7 +1,8 @@
 //! One retrieval from the launcher's side: what may leave is checked before it leaves, every step is recorded before it happens,
 //! and what comes back is bounded and checked again.
 
-use super::apis::{ApiKeys, Apis, Searching};
+use super::apis::{ApiKeys, Apis, Reading, Searching};
+use super::github;
 use super::start::StartError;
 use super::web::{Retriever, Web};
 use crate::record::{self, Event, Record};
@@ -90,6 +91,7 @@ pub(crate) struct Retrievals {
     pub(super) web: Arc<Web>,
     pub(super) apis: Arc<Apis>,
     pub(super) search: Searching,
+    pub(super) github: Reading,
     record: Arc<Record>,
     guard: Mutex<Guard>,
     pub(super) limits: Limits,
@@ -108,6 +110,8 @@ pub(crate) struct Means {
     pub(crate) addresses: ApiAddresses,
     /// Who searches.
     pub(crate) search: Searching,
+    /// How GitHub is read.
+    pub(crate) github: Reading,
 }
 
 impl Means {
@@ -120,8 +124,9 @@ impl Means {
         let keys = ApiKeys::read(policy);
         Ok(Self {
             guard: guard(policy, models, &keys),
-            addresses: keys.addresses.clone(),
+            addresses: keys.addresses(),
             search: keys.search.clone(),
+            github: keys.github.clone(),
             apis: keys.hand_over(&roots).map_err(StartError::Policy)?,
             roots,
         })
@@ -162,6 +167,7 @@ impl Retrievals {
             web: Arc::new(Web::new(channel, web_start(policy, &means.addresses))),
             apis: Arc::new(means.apis),
             search: means.search,
+            github: means.github,
             record,
             guard: Mutex::new(means.guard),
             limits: limits(policy),
@@ -174,6 +180,11 @@ impl Retrievals {
         match request {
             Request::Fetch { url, question, budget } => self.fetch(&url, question, budget, progress),
             Request::Search { query, results } => self.search(&query, results, progress),
+            Request::Github {
+                github,
+                question,
+                budget,
+            } => self.github(github, question, budget, progress),
             Request::Status => Reply::Failed {
                 cause: "bad-request".to_owned(),
                 reason: "this is no retrieval".to_owned(),
@@ -221,6 +232,10 @@ impl Retrievals {
         if url.len() > MAX_URL || question.as_ref().is_some_and(|q| q.len() > MAX_QUESTION) {
             let reason = format!("a URL may have {MAX_URL} bytes and a question {MAX_QUESTION}: ask for less");
             return Err(Stop::Refused("length", reason));
+        }
+        // What GitHub shows of a repository is read as what it is, without the page around it, and of the API's host only.
+        if let Some(github) = github::operation(url) {
+            return self.try_github(github, question, budget, progress);
         }
         let checked = self.guard().check(url, question.as_deref());
         let target = match checked {
@@ -331,7 +346,7 @@ impl Retrievals {
         }
         let mut hops = 0;
         let mut visited = vec![at.url.clone()];
-        self.tell(retriever, &ToRetriever::Job(job), &[])?;
+        self.tell(retriever, &ToRetriever::Job(Box::new(job)), &[])?;
         loop {
             match self.next(retriever)? {
                 FromRetriever::Hop { url, status, location } => {

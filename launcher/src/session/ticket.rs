@@ -5,8 +5,10 @@ use super::retrieval::{Retrievals, Stop};
 use super::web::Retriever;
 use crate::record::Event;
 use picktwo_confine::channel;
+use picktwo_wire::MAX_QUESTION;
 use picktwo_wire::answer::{Answer, BlockKind};
-use picktwo_wire::apis::{Call, FromApis, MAX_QUERY, MAX_RESULTS, Search, Ticket};
+use picktwo_wire::apis::{Call, FromApis, MAX_QUERY, MAX_RESULTS, Repository, Search, Ticket};
+use picktwo_wire::github::Github;
 use picktwo_wire::retrieval::{FromRetriever, Job, ToRetriever};
 use picktwo_wire::tools::Reply;
 use std::os::fd::AsFd;
@@ -51,6 +53,60 @@ impl Retrievals {
         for block in answer.answer.iter().filter(|b| b.kind == BlockKind::Links) {
             for url in block.text.lines().filter_map(super::retrieval::linked_url) {
                 guard.found(&url);
+            }
+        }
+        drop(guard);
+        Ok(answer)
+    }
+
+    /// Reads something of GitHub.
+    pub(crate) fn github(
+        &self,
+        github: Github,
+        question: Option<String>,
+        budget: Option<u32>,
+        progress: &mut dyn FnMut(String),
+    ) -> Reply {
+        Self::reply(self.try_github(github, question, budget, progress))
+    }
+
+    pub(super) fn try_github(
+        &self,
+        github: Github,
+        question: Option<String>,
+        budget: Option<u32>,
+        progress: &mut dyn FnMut(String),
+    ) -> Result<Answer, Stop> {
+        github.check().map_err(|why| Stop::Refused("arguments", why))?;
+        if question.as_ref().is_some_and(|q| q.len() > MAX_QUESTION) {
+            return Err(Stop::Refused(
+                "length",
+                format!("a question may have {MAX_QUESTION} bytes: ask for less"),
+            ));
+        }
+        let words = format!("{}\n{}", github.words(), question.as_deref().unwrap_or(""));
+        self.may_leave(&self.github.host, words.trim_end())?;
+        if let Some(reason) = &self.github.not {
+            return Err(Stop::failed("github-key", reason));
+        }
+        progress(format!("asking GitHub for {github}"));
+        let private = github
+            .repository()
+            .is_some_and(|(owner, name)| self.github.policy.names(owner, name));
+        let event = |retrieval| Event::Github {
+            retrieval,
+            operation: github.to_string(),
+            question: question.clone(),
+        };
+        let call = Call::Github(Repository {
+            github: github.clone(),
+            private,
+        });
+        let answer = self.by_ticket(call, event, question.clone(), budget)?;
+        let mut guard = self.guard();
+        for block in answer.answer.iter().filter(|b| b.kind == BlockKind::Links) {
+            for url in block.text.lines().filter_map(super::retrieval::linked_url) {
+                guard.linked("https://github.com/", &url);
             }
         }
         drop(guard);
@@ -113,7 +169,7 @@ impl Retrievals {
             ticket: Some(call),
             ..self.job(String::new())
         };
-        self.tell(retriever, &ToRetriever::Job(job), &[reader.as_fd()])?;
+        self.tell(retriever, &ToRetriever::Job(Box::new(job)), &[reader.as_fd()])?;
         drop(reader);
         let outcome = match self.next(retriever) {
             Ok(FromRetriever::Answer { answer, wire_bytes }) => {

@@ -5,6 +5,7 @@
 //! out does not choose what is asked.
 
 use crate::gateway::UpstreamAddress;
+use crate::github::Github;
 use crate::retrieval::Limits;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,8 @@ pub enum Service {
     Kagi,
     /// A SearXNG instance that the policy names.
     Searxng,
+    /// GitHub's REST API.
+    Github,
 }
 
 impl Service {
@@ -41,6 +44,7 @@ impl Service {
             Self::Exa => "exa",
             Self::Kagi => "kagi",
             Self::Searxng => "searxng",
+            Self::Github => "github",
         }
     }
 
@@ -53,6 +57,7 @@ impl Service {
             Self::Exa => "Exa",
             Self::Kagi => "Kagi",
             Self::Searxng => "SearXNG",
+            Self::Github => "GitHub",
         }
     }
 
@@ -69,7 +74,8 @@ impl Service {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiAddresses {
-    /// In the order of [`ApisStart::upstreams`].
+    /// In the order of [`ApisStart::upstreams`], then of [`ApisStart::storage`]. In the host of a place of storage a `*` stands for
+    /// letters, digits and hyphens.
     pub upstreams: Vec<UpstreamAddress>,
 }
 
@@ -79,6 +85,9 @@ pub struct ApiAddresses {
 pub struct ApisStart {
     /// The pinned APIs.
     pub upstreams: Vec<Api>,
+    /// Where logs and archives may be redirected to, asked for without any key: scheme, host (with `*`) and port.
+    #[serde(default)]
+    pub storage: Vec<String>,
     /// Further trust anchors, DER, that the user's policy names.
     pub roots: Vec<Vec<u8>>,
     /// Instead of serving, try these escapes and report (only `picktwo verify` sets it).
@@ -116,6 +125,18 @@ pub struct Ticket {
 pub enum Call {
     /// A search of the web.
     Search(Search),
+    /// An operation of GitHub.
+    Github(Repository),
+}
+
+/// An operation of GitHub, and what the policy says of its repository.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repository {
+    /// The operation.
+    pub github: Github,
+    /// The policy names the repository as one that may be private.
+    pub private: bool,
 }
 
 /// A search of the web.
@@ -204,6 +225,30 @@ pub struct Head {
     /// Seconds to wait (`Retry-After`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
+    /// The limit of requests that the API states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// What a token would need (`X-Accepted-GitHub-Permissions`): letters and signs of a narrow grammar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<String>,
+    /// There is a next page.
+    #[serde(default)]
+    pub more: bool,
+    /// A key went along.
+    #[serde(default)]
+    pub credentials: bool,
+}
+
+/// A limit of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// Requests in its period.
+    pub limit: u64,
+    /// Of those, left.
+    pub remaining: u64,
+    /// Seconds until it begins anew.
+    pub reset_in: u64,
 }
 
 /// One datagram of a ticket's channel.

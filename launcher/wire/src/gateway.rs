@@ -126,6 +126,9 @@ pub enum FromGateway {
 pub struct Connect {
     /// Index of the upstream.
     pub upstream: usize,
+    /// The host, where the upstream is a pattern.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// Outside, model side → gateway; on success one connected socket comes along.

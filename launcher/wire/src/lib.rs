@@ -8,6 +8,7 @@ pub mod answer;
 pub mod apis;
 pub mod control;
 pub mod gateway;
+pub mod github;
 pub mod judged;
 pub mod retrieval;
 pub mod tools;

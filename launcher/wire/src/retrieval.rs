@@ -132,7 +132,7 @@ pub struct Resolved {
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToRetriever {
     /// The one job of this process.
-    Job(Job),
+    Job(Box<Job>),
     /// A redirect may be followed.
     Follow,
     /// A redirect may not be followed.

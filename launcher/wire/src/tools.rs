@@ -29,6 +29,17 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         results: Option<u32>,
     },
+    /// Read something of GitHub.
+    Github {
+        /// What.
+        github: crate::github::Github,
+        /// What is wanted of it, at most [`crate::MAX_QUESTION`] bytes; none: all of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<String>,
+        /// Tokens the answer may take (about four bytes each).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<u32>,
+    },
     /// The session's identity and mode.
     Status,
 }

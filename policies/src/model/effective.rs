@@ -2,7 +2,7 @@
 
 use super::parse::{Layer, RawModel, RawSearch};
 use super::profile::{BUILTIN, builtin};
-use super::{Budget, Env, Files, Limits, Model, Policy, Retrieval, SEARCH_PROVIDERS, Search, Set, Upstream};
+use super::{Budget, Env, Files, Github, Limits, Model, Policy, Retrieval, SEARCH_PROVIDERS, Search, Set, Upstream};
 use crate::diagnostics::{Diagnostics, Kind, Place, Problem, nearest};
 use std::collections::BTreeMap;
 
@@ -128,6 +128,10 @@ impl Merge {
             "retrieval.search",
             l.retrieval.search.iter().map(|v| &v.place).collect(),
         );
+        each("github.upstream", l.github.upstream.iter().map(|v| &v.place).collect());
+        each("github.key", l.github.key.iter().map(|v| &v.place).collect());
+        each("github.private", l.github.private.iter().map(|v| &v.place).collect());
+        each("github.storage", l.github.storage.iter().map(|v| &v.place).collect());
         each("extends", l.extends.iter().map(|v| &v.place).collect());
         each("profile", l.profile.iter().map(|p| &p.name.place).collect());
         each("command", l.commands.iter().map(|v| &v.place).collect());
@@ -232,6 +236,7 @@ impl Merge {
                 search,
                 budget,
             },
+            github: github(layers),
             limits,
             profile: profile?,
             commands: layers.iter().flat_map(|l| l.commands.clone()).collect(),
@@ -368,6 +373,27 @@ impl Merge {
             );
         }
         models
+    }
+}
+
+/// As for models, a token is never sent to another place than the one it was named for.
+fn github(layers: &[Layer]) -> Github {
+    let mut upstream: Option<Set<Upstream>> = None;
+    let mut key = None;
+    for new in layers.iter().map(|l| &l.github) {
+        if let Some(to) = &new.upstream {
+            if upstream.as_ref().is_none_or(|u| u.value != to.value) {
+                key = None;
+            }
+            upstream = Some(to.clone());
+        }
+        key = new.key.clone().or(key);
+    }
+    Github {
+        upstream,
+        key,
+        private: union(layers, |l| &l.github.private),
+        storage: union(layers, |l| &l.github.storage),
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Policy {
     pub models: BTreeMap<String, Model>,
     /// Retrievals.
     pub retrieval: Retrieval,
+    /// GitHub.
+    pub github: Github,
     /// Bounds.
     pub limits: Limits,
     /// What the agent of this session needs.
@@ -139,6 +141,40 @@ pub struct Search {
     pub upstream: Set<Upstream>,
     /// Where the launcher reads its key; none: it takes none.
     pub key: Option<Set<KeySource>>,
+}
+
+/// How GitHub is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Github {
+    /// Where the REST API is; none: github.com's.
+    pub upstream: Option<Set<Upstream>>,
+    /// Where the launcher reads a token; none: what anybody may read, sixty times an hour.
+    pub key: Option<Set<KeySource>>,
+    /// Repositories that may be read although not everybody may: `owner/name` or `owner/*`.
+    pub private: Vec<Set<String>>,
+    /// Where logs and archives may be redirected to; empty: github.com's places.
+    pub storage: Vec<Set<String>>,
+}
+
+impl Github {
+    /// Where github.com's API is.
+    pub const UPSTREAM: &str = "https://api.github.com";
+    /// Where github.com keeps archives and logs.
+    pub const STORAGE: [&str; 3] = [
+        "https://codeload.github.com",
+        "https://*.actions.githubusercontent.com",
+        "https://productionresultssa*.blob.core.windows.net",
+    ];
+
+    /// Whether the policy names a repository.
+    #[must_use]
+    pub fn names(&self, owner: &str, name: &str) -> bool {
+        self.private.iter().any(|entry| {
+            entry
+                .split_once('/')
+                .is_some_and(|(o, n)| o.eq_ignore_ascii_case(owner) && (n == "*" || n.eq_ignore_ascii_case(name)))
+        })
+    }
 }
 
 /// The search providers, with where each is by itself. An own instance is wherever its person runs it.

@@ -409,3 +409,48 @@ fn a_search_key_stays_with_the_place_it_was_named_for() {
     let project = policy(None, &[(Kind::User, first), (Kind::Project, moved)]).expect_err("a project");
     assert!(project.to_string().contains("only tighten"), "{project}");
 }
+
+#[test]
+fn github_takes_a_token_and_names_private_repositories() {
+    let github = |text: &str| {
+        let text = format!("version = 1\n[github]\n{text}\n");
+        policy(None, &[(Kind::User, &text)]).map(|p| p.github)
+    };
+    let plain = github("").unwrap_or_else(|d| panic!("{d}"));
+    assert!(plain.key.is_none() && plain.upstream.is_none() && !plain.names("o", "n"));
+    let own =
+        github("key = \"env:GITHUB_TOKEN\"\nprivate = [\"Octo/*\", \"me/notes\"]").unwrap_or_else(|d| panic!("{d}"));
+    assert!(own.names("octo", "widgets") && own.names("me", "Notes"));
+    assert!(!own.names("octopus", "widgets") && !own.names("me", "other") && !own.names("me", "*x"));
+    for (text, why) in [
+        ("private = [\"widgets\"]", "owner/name"),
+        ("private = [\"*/*\"]", "owner/name"),
+        ("private = [\"o/n/x\"]", "owner/name"),
+        ("key = \"ghp_0\"", "names no source"),
+        ("upstream = \"http://github.example/\"", "loopback only"),
+        ("storage = [\"https://*\"]", "whose host"),
+        ("storage = [\"https://*.com\"]", "whose host"),
+        ("storage = [\"https://*.a.example/x\"]", "without a path"),
+        ("storage = [\"https://*.*.example.org\"]", "one *"),
+        ("token = \"x\"", "unknown key `token`"),
+    ] {
+        let error = bad(&format!("version = 1\n[github]\n{text}\n"));
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    let first = "version = 1\n[github]\nkey = \"env:A\"\n";
+    let moved = "version = 1\n[github]\nupstream = \"https://github.example.org/api/v3\"\n";
+    let merged = policy(None, &[(Kind::System, first), (Kind::User, moved)]).unwrap_or_else(|d| panic!("{d}"));
+    assert_eq!(
+        merged.github.key, None,
+        "a token goes to another place than it was named for"
+    );
+    for text in [
+        "key = \"env:A\"",
+        "private = [\"o/n\"]",
+        "storage = [\"https://a.example.org\"]",
+    ] {
+        let text = format!("version = 1\n[github]\n{text}\n");
+        let project = policy(None, &[(Kind::Project, &text)]).expect_err("a project");
+        assert!(project.to_string().contains("only tighten"), "{project}");
+    }
+}

@@ -102,7 +102,11 @@ impl Serialize for Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+    /// Reads the URL of an API.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence.
+    pub fn read(text: &str) -> Result<Self, &'static str> {
         let url = Url::parse(text).map_err(|_| "is no URL")?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("may not hold a user or password; use `key`");
@@ -181,6 +185,34 @@ pub enum Distiller {
         /// Name of the model.
         name: String,
     },
+}
+
+/// `owner/name` or `owner/*`.
+pub(crate) fn repository(text: &str) -> Result<String, &'static str> {
+    let (owner, name) = text.split_once('/').ok_or("is not owner/name or owner/*")?;
+    let plain = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if plain(owner) && (name == "*" || plain(name)) {
+        Ok(text.to_owned())
+    } else {
+        Err("is not owner/name or owner/*")
+    }
+}
+
+/// `https://host`, in whose first label a `*` may stand for letters, digits and hyphens.
+pub(crate) fn storage(text: &str) -> Result<String, &'static str> {
+    if text.matches('*').count() > 1 {
+        return Err("may hold one *");
+    }
+    if let Some((_, after)) = text.split_once('*')
+        && after.trim_start_matches('.').matches('.').count() < 1
+    {
+        return Err("leaves open whose host it is");
+    }
+    let plain = Upstream::read(&text.replace('*', "x"))?;
+    if Url::parse(&plain.url).is_ok_and(|u| u.path() != "/") {
+        return Err("is a host, without a path");
+    }
+    Ok(text.trim_end_matches('/').to_owned())
 }
 
 /// `METHOD /path`.

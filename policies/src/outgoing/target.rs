@@ -114,7 +114,9 @@ impl Target {
         rest.find('/').map_or("", |at| &rest[at..])
     }
 
-    pub(crate) fn path_and_query(&self) -> String {
+    /// What follows the host.
+    #[must_use]
+    pub fn path_and_query(&self) -> String {
         self.after_host().to_owned()
     }
 

@@ -69,7 +69,7 @@ pub struct Link {
 }
 
 impl Block {
-    fn new(kind: BlockKind, level: u8, text: String) -> Self {
+    pub(crate) fn new(kind: BlockKind, level: u8, text: String) -> Self {
         Self {
             kind,
             level,
@@ -100,6 +100,11 @@ pub fn read(document: &Document) -> Result<Page, FetchError> {
         #[cfg(feature = "pdf")]
         Kind::Pdf => pdf::read(&document.body)?,
     })
+}
+
+/// Reads Markdown that is a part of something else.
+pub(crate) fn markdown(text: &str, url: &Url) -> Page {
+    markdown::read(text, url)
 }
 
 /// Reads HTML.

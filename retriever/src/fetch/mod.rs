@@ -157,6 +157,24 @@ fn check(url: &Url) -> Result<(), FetchError> {
     Ok(())
 }
 
+/// A document out of bytes that came by another way than a fetch: its kind is told by its path.
+///
+/// # Errors
+/// [`FetchError::ContentType`] for what is not read, [`FetchError::Encoding`] for what cannot be.
+pub(crate) fn document(url: Url, path: &str, body: Vec<u8>) -> Result<Document, FetchError> {
+    let kind = media::kind("text/plain", path, &body)?;
+    let (text, undecodable) = media::text(kind, None, &body)?;
+    Ok(Document {
+        url,
+        kind,
+        media: "text/plain".to_owned(),
+        wire_bytes: body.len() as u64,
+        body,
+        text,
+        undecodable,
+    })
+}
+
 /// Host and port, for people.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or("");

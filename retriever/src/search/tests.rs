@@ -41,7 +41,7 @@ fn shaped(service: Service, title: &str, url: &str, text: &str) -> String {
         Service::Kagi => serde_json::json!({"meta": {"id": "1", "node": "us", "ms": 12}, "data": [
             {"t": 0, "rank": 1, "url": u, "title": t, "snippet": x, "published": "2026-05-03T00:00:00Z"},
             {"t": 1, "list": ["related"]}]}),
-        Service::Searxng => serde_json::json!({"query": "q", "number_of_results": 0, "answers": [], "suggestions": [], "results": [
+        Service::Searxng | Service::Github => serde_json::json!({"query": "q", "number_of_results": 0, "answers": [], "suggestions": [], "results": [
             {"url": u, "title": t, "content": x, "engine": "duckduckgo", "score": 1.0, "publishedDate": null}]}),
     }
     .to_string()

@@ -9,10 +9,10 @@ use crate::gateway::target::Base;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
-use picktwo_wire::apis::{Api, FromApis, Head, Service};
+use picktwo_wire::apis::{Api, FromApis, Head, Rate, Service};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use url::Url;
 
 /// One pinned API, ready to be asked.
@@ -23,6 +23,8 @@ pub(crate) struct Upstream {
     pub(crate) url: Url,
     credentials: Option<(HeaderName, HeaderValue)>,
     echo: Echo,
+    /// GitHub's own API, and no place of storage.
+    api: bool,
 }
 
 /// What is asked of an API.
@@ -31,12 +33,25 @@ pub(crate) struct Ask {
     pub(crate) url: Url,
     pub(crate) accept: &'static str,
     pub(crate) body: Option<String>,
+    /// The key goes along.
+    pub(crate) credentials: bool,
 }
 
 /// An answer.
 pub(crate) struct Answer {
     pub(crate) head: Head,
     pub(crate) body: Vec<u8>,
+    /// Where it redirects to.
+    pub(crate) location: Option<String>,
+}
+
+/// Which connection a request goes over.
+#[derive(Clone, Copy)]
+pub(crate) struct Line<'h> {
+    /// The upstream's number, for `outside`.
+    pub(crate) index: usize,
+    /// The host, where the upstream is a pattern. Such connections are not kept.
+    pub(crate) host: Option<&'h str>,
 }
 
 /// Why there is none.
@@ -71,7 +86,38 @@ impl Upstream {
             url,
             credentials: credentials(api.service, key).map_err(|_| Error::Api(BaseError::Key))?,
             echo: Echo::new(key),
+            api: api.service == Service::Github,
         })
+    }
+
+    /// A place of storage: nobody's API, and no key for it.
+    pub(crate) fn bare(at: &Url) -> Option<Self> {
+        let mut url = at.clone();
+        url.set_path("");
+        url.set_query(None);
+        url.set_fragment(None);
+        Some(Self {
+            service: Service::Github,
+            base: Base::read(url.as_str()).ok()?,
+            url,
+            credentials: None,
+            echo: Echo::new(""),
+            api: false,
+        })
+    }
+
+    pub(crate) fn has_key(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// Whether an address is one of this API's repositories: what a renamed one redirects to.
+    pub(crate) fn covers(&self, to: &Url) -> bool {
+        let prefix = self.url.path().trim_end_matches('/');
+        let rest = to.path().strip_prefix(prefix).unwrap_or("");
+        to.origin() == self.url.origin()
+            && to.username().is_empty()
+            && to.password().is_none()
+            && (rest.starts_with("/repositories/") || rest.starts_with("/repos/"))
     }
 
     /// The URL of an operation: these segments below the base.
@@ -87,13 +133,13 @@ impl Upstream {
     pub(crate) async fn exchange(
         &self,
         pool: &Arc<Pool>,
-        index: usize,
+        line: Line<'_>,
         ask: &Ask,
         room: u64,
         called: &mut Called,
     ) -> Result<Answer, Failure> {
         called.begin(ask, &self.base.name);
-        let outcome = self.ask(pool, index, ask, room, called).await;
+        let outcome = self.ask(pool, line, ask, room, called).await;
         called.end();
         outcome
     }
@@ -101,17 +147,17 @@ impl Upstream {
     async fn ask(
         &self,
         pool: &Arc<Pool>,
-        index: usize,
+        Line { index, host }: Line<'_>,
         ask: &Ask,
         room: u64,
         called: &mut Called,
     ) -> Result<Answer, Failure> {
         let name = &self.base.name;
-        let mut kept = pool.take(index);
+        let mut kept = if host.is_none() { pool.take(index) } else { None };
         let (response, link) = loop {
             let mut link: Link = match kept.take() {
                 Some(link) => link,
-                None => match pool.connect(index, name, self.base.tls.as_deref()).await {
+                None => match pool.connect(index, host, name, self.base.tls.as_deref()).await {
                     Ok(link) => link,
                     Err(Unreachable::Now(reason) | Unreachable::Always(reason)) => {
                         return Err(Failure::new("connect", reason));
@@ -135,8 +181,13 @@ impl Upstream {
         let (parts, body) = response.into_parts();
         called.status = parts.status.as_u16();
         let head = self.head(ask, called.status, &parts.headers)?;
+        let location = matches!(called.status, 301 | 302 | 303 | 307 | 308)
+            .then(|| parts.headers.get(header::LOCATION)?.to_str().ok().map(str::to_owned))
+            .flatten();
         let body = read(Response::new(body), name, room, &mut called.received).await?;
-        pool.give_back(link);
+        if host.is_none() {
+            pool.give_back(link);
+        }
         // An API that reports requests back would give the key to whoever reads the answer.
         if self.echo.is_in(&body) {
             return Err(Failure::new(
@@ -144,7 +195,7 @@ impl Upstream {
                 format!("{name}: the answer holds the key it was asked with; it was dropped"),
             ));
         }
-        Ok(Answer { head, body })
+        Ok(Answer { head, body, location })
     }
 
     fn request(&self, ask: &Ask) -> Result<Request<Payload>, Failure> {
@@ -158,7 +209,10 @@ impl Upstream {
         if ask.body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        if let Some((name, value)) = &self.credentials {
+        if self.api {
+            request = request.header("x-github-api-version", "2022-11-28");
+        }
+        if let Some((name, value)) = self.credentials.as_ref().filter(|_| ask.credentials) {
             request = request.header(name.clone(), value.clone());
         }
         request
@@ -168,7 +222,7 @@ impl Upstream {
 
     /// Numbers, and words of a narrow grammar: nothing of a stranger's that could be more.
     fn head(&self, ask: &Ask, status: u16, headers: &HeaderMap) -> Result<Head, Failure> {
-        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").trim();
+        let text = |name: &'static str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").trim();
         let encoding = text("content-encoding");
         if !matches!(encoding, "" | "identity") {
             let reason = format!(
@@ -192,8 +246,31 @@ impl Upstream {
             status,
             media: if plain { media } else { String::new() },
             retry_after: text("retry-after").parse().ok(),
+            rate: rate(&text),
+            permissions: Some(text("x-accepted-github-permissions"))
+                .filter(|p| {
+                    let known = |b: u8| b.is_ascii_lowercase() || b"_=,; ".contains(&b);
+                    (1..=200).contains(&p.len()) && p.bytes().all(known)
+                })
+                .map(str::to_owned),
+            more: text("link").contains("rel=\"next\""),
+            credentials: ask.credentials && self.has_key(),
         })
     }
+}
+
+/// The limit that GitHub states. It names the moment of its end; what is told is how far that is.
+fn rate<'h>(text: &impl Fn(&'static str) -> &'h str) -> Option<Rate> {
+    let number = |name: &'static str| text(name).parse::<u64>().ok();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    Some(Rate {
+        limit: number("x-ratelimit-limit")?,
+        remaining: number("x-ratelimit-remaining")?,
+        reset_in: number("x-ratelimit-reset")?.saturating_sub(now),
+    })
 }
 
 async fn read(response: Response<Incoming>, name: &str, room: u64, received: &mut u64) -> Result<Vec<u8>, Failure> {
@@ -225,7 +302,7 @@ fn credentials(service: Service, key: &str) -> Result<Option<(HeaderName, Header
         Service::Brave => (HeaderName::from_static("x-subscription-token"), key.to_owned()),
         Service::Exa => (HeaderName::from_static("x-api-key"), key.to_owned()),
         Service::Kagi => (header::AUTHORIZATION, format!("Bot {key}")),
-        Service::Tavily | Service::Searxng => (header::AUTHORIZATION, format!("Bearer {key}")),
+        Service::Tavily | Service::Searxng | Service::Github => (header::AUTHORIZATION, format!("Bearer {key}")),
     };
     let mut value = HeaderValue::from_str(&text)?;
     value.set_sensitive(true);

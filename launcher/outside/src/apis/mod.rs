@@ -5,9 +5,11 @@
 //! connection: sockets come from `outside`, to pinned upstreams only.
 
 mod exchange;
+mod github;
 mod role;
 mod search;
 mod serve;
+mod storage;
 
 pub use role::main_role;
 
@@ -24,6 +26,8 @@ pub(crate) enum Error {
     Channel(std::io::Error),
     /// An API of the start message.
     Api(BaseError),
+    /// A place of storage of the start message.
+    Storage(String),
     /// A ticket without the channel for its answers.
     NoTicketChannel,
     /// The start message did not come.
@@ -37,6 +41,7 @@ impl std::fmt::Display for Error {
             Self::Message(e) => e.fmt(f),
             Self::Channel(e) => write!(f, "a channel failed: {e}"),
             Self::Api(e) => e.fmt(f),
+            Self::Storage(text) => write!(f, "{text} is no place of storage"),
             Self::NoTicketChannel => f.write_str("a ticket came without the channel for its answers"),
             Self::NoStart => f.write_str("the launcher closed the channel before the start message"),
         }

@@ -18,6 +18,7 @@ pub(crate) fn ask(upstream: &Upstream, search: &Search) -> Option<Ask> {
             url,
             accept: "application/json",
             body: None,
+            credentials: true,
         }
     };
     let post = |body: serde_json::Value| Ask {
@@ -25,6 +26,7 @@ pub(crate) fn ask(upstream: &Upstream, search: &Search) -> Option<Ask> {
         url: upstream.at(["search"]),
         accept: "application/json",
         body: Some(body.to_string()),
+        credentials: true,
     };
     Some(match search.service {
         Service::Brave => get(&["web", "search"], &[("q", query), ("count", &results)]),
@@ -33,6 +35,7 @@ pub(crate) fn ask(upstream: &Upstream, search: &Search) -> Option<Ask> {
         Service::Tavily => post(serde_json::json!({
             "query": query, "max_results": search.results, "search_depth": "basic",
         })),
+        Service::Github => return None,
         Service::Exa => post(serde_json::json!({
             "query": query, "type": "auto", "numResults": search.results, "contents": {"highlights": true},
         })),

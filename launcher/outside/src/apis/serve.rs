@@ -1,11 +1,12 @@
 //! Takes tickets from the launcher and serves each once.
 
-use super::exchange::{Answer, Called, Failure, Upstream};
+use super::exchange::{Answer, Called, Failure, Line, Upstream};
+use super::storage::Storage;
 use super::{Error, search};
 use crate::gateway::channel::AsyncChannel;
 use crate::gateway::pool::Pool;
 use picktwo_confine::channel::Channel;
-use picktwo_wire::apis::{self, ApisStart, Call, FromApis, MAX_CHUNK, Part, Service, Ticket};
+use picktwo_wire::apis::{self, ApisStart, Call, FromApis, MAX_CHUNK, Part, Repository, Service, Ticket};
 use picktwo_wire::{decode, encode};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -18,9 +19,11 @@ const QUEUE: usize = 256;
 /// How long a retriever may take to read what it was sent.
 const READING: Duration = Duration::from_secs(60);
 
-struct Apis {
-    upstreams: Vec<Upstream>,
-    pool: Arc<Pool>,
+/// What all tickets share.
+pub(super) struct Apis {
+    pub(super) upstreams: Vec<Upstream>,
+    pub(super) storage: Vec<Storage>,
+    pub(super) pool: Arc<Pool>,
     reports: mpsc::Sender<FromApis>,
 }
 
@@ -30,6 +33,11 @@ pub(crate) async fn serve(launcher: &Channel, outside: Channel, start: ApisStart
         .upstreams
         .iter()
         .map(Upstream::new)
+        .collect::<Result<Vec<_>, _>>()?;
+    let storage = start
+        .storage
+        .iter()
+        .map(|text| Storage::read(text).ok_or_else(|| Error::Storage(text.clone())))
         .collect::<Result<Vec<_>, _>>()?;
     // The event loop owns one descriptor of the channel, the process's last words go over the other.
     let duplicate = launcher.as_fd().try_clone_to_owned().map_err(Error::Channel)?;
@@ -47,6 +55,7 @@ pub(crate) async fn serve(launcher: &Channel, outside: Channel, start: ApisStart
     });
     let shared = Arc::new(Apis {
         upstreams,
+        storage,
         pool: Arc::new(Pool::start(outside, start.roots)),
         reports,
     });
@@ -88,20 +97,27 @@ impl Apis {
         let room = ticket.limits.wire_bytes;
         match &ticket.call {
             Call::Search(search) => {
-                let (index, upstream) = self.upstream(search.service)?;
+                let (line, upstream) = self.upstream(search.service)?;
                 let ask = search::ask(upstream, search)
                     .ok_or_else(|| Failure::new("internal", "the ticket is not one that can be served"))?;
-                let answer = upstream.exchange(&self.pool, index, &ask, room, &mut called).await?;
+                let answer = upstream.exchange(&self.pool, line, &ask, room, &mut called).await?;
                 send(channel, &answer).await
+            }
+            Call::Github(Repository { github, private }) => {
+                let mut answers = Vec::new();
+                self.github(github, *private, room, &mut called, &mut answers).await?;
+                for answer in &answers {
+                    send(channel, answer).await?;
+                }
+                Ok(())
             }
         }
     }
 
-    fn upstream(&self, service: Service) -> Result<(usize, &Upstream), Failure> {
-        self.upstreams
-            .iter()
-            .enumerate()
-            .find(|(_, u)| u.service == service)
+    pub(super) fn upstream(&self, service: Service) -> Result<(Line<'static>, &Upstream), Failure> {
+        let found = self.upstreams.iter().enumerate().find(|(_, u)| u.service == service);
+        found
+            .map(|(index, upstream)| (Line { index, host: None }, upstream))
             .ok_or_else(|| Failure::new("internal", format!("{} is not configured", service.label())))
     }
 }

@@ -79,7 +79,11 @@ impl Forward<'_> {
         loop {
             let mut link = match kept.take() {
                 Some(link) => link,
-                None => match self.pool.connect(self.index, name, self.target.tls.as_deref()).await {
+                None => match self
+                    .pool
+                    .connect(self.index, None, name, self.target.tls.as_deref())
+                    .await
+                {
                     Ok(link) => link,
                     Err(Unreachable::Now(reason)) => {
                         return Ok(Err(Failure {

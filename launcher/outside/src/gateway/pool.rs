@@ -60,6 +60,7 @@ impl Link {
 
 struct Wanted {
     upstream: usize,
+    host: Option<String>,
     answer: oneshot::Sender<Result<TcpStream, String>>,
 }
 
@@ -135,11 +136,22 @@ impl Pool {
     }
 
     /// A new connection to what messages call `name`, with TLS for the certificate of `tls`.
-    pub(crate) async fn connect(&self, upstream: usize, name: &str, tls: Option<&str>) -> Result<Link, Unreachable> {
+    /// `host`: which one, where the upstream is a pattern.
+    pub(crate) async fn connect(
+        &self,
+        upstream: usize,
+        host: Option<&str>,
+        name: &str,
+        tls: Option<&str>,
+    ) -> Result<Link, Unreachable> {
         let (answer, answered) = oneshot::channel();
         let gone = || Unreachable::Always("the process that connects has ended".to_owned());
         self.wanted
-            .send(Wanted { upstream, answer })
+            .send(Wanted {
+                upstream,
+                host: host.map(str::to_owned),
+                answer,
+            })
             .await
             .map_err(|_| gone())?;
         let socket = answered.await.map_err(|_| gone())?.map_err(Unreachable::Now)?;
@@ -187,11 +199,11 @@ impl Pool {
 async fn ask(outside: AsyncChannel, mut asked: mpsc::Receiver<Wanted>) {
     // Answers that nobody waits for any more.
     let mut late = 0;
-    while let Some(Wanted { upstream, answer }) = asked.recv().await {
+    while let Some(Wanted { upstream, host, answer }) = asked.recv().await {
         if answer.is_closed() {
             continue;
         }
-        let result = match timeout(CONNECT + GRACE, one(&outside, upstream, &mut late)).await {
+        let result = match timeout(CONNECT + GRACE, one(&outside, Connect { upstream, host }, &mut late)).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => {
                 let _ = answer.send(Err(format!("the process that connects cannot be asked: {error}")));
@@ -206,8 +218,8 @@ async fn ask(outside: AsyncChannel, mut asked: mpsc::Receiver<Wanted>) {
     }
 }
 
-async fn one(outside: &AsyncChannel, upstream: usize, late: &mut usize) -> io::Result<Result<TcpStream, String>> {
-    let message = picktwo_wire::encode(&Connect { upstream }).map_err(|e| io::Error::other(e.to_string()))?;
+async fn one(outside: &AsyncChannel, connect: Connect, late: &mut usize) -> io::Result<Result<TcpStream, String>> {
+    let message = picktwo_wire::encode(&connect).map_err(|e| io::Error::other(e.to_string()))?;
     outside.send(&message).await?;
     loop {
         let (message, mut fds) = outside.recv().await?.ok_or(io::ErrorKind::UnexpectedEof)?;

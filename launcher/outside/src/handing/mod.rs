@@ -29,6 +29,8 @@ pub(crate) enum Problem {
     Stalled,
     /// It asked for an upstream that there is not.
     Unknown(usize),
+    /// It asked for a host that an upstream does not cover.
+    Uncovered(usize),
     /// Its message was not one.
     Message(MessageError),
     /// A call on its channel failed.
@@ -43,6 +45,7 @@ impl std::fmt::Display for Problem {
             Self::Closed => f.write_str("the gateway closed its channel"),
             Self::Stalled => f.write_str("the gateway does not take the connections that it asked for"),
             Self::Unknown(index) => write!(f, "the gateway asked for upstream {index}, which is not configured"),
+            Self::Uncovered(index) => write!(f, "the gateway asked for a host that upstream {index} does not cover"),
             Self::Message(e) => e.fmt(f),
             Self::Confine(e) => e.fmt(f),
             Self::Resolver(e) => e.fmt(f),
@@ -70,7 +73,7 @@ pub(crate) struct Handing {
 }
 
 struct Pending {
-    upstream: usize,
+    upstream: Upstream,
     state: State,
 }
 
@@ -131,8 +134,9 @@ impl Handing {
             Err(e) if e.errno() == Some(Errno::EAGAIN) => return Ok(()),
             Err(e) => return Err(e.into()),
         }
-        let Connect { upstream: index } = decode(&bytes)?;
+        let Connect { upstream: index, host } = decode(&bytes)?;
         let upstream = self.upstreams.get(index).ok_or(Problem::Unknown(index))?;
+        let upstream = upstream.at(host.as_deref()).ok_or(Problem::Uncovered(index))?;
         let state = match (upstream.name(), resolver) {
             (Some(name), Some(resolver)) => {
                 resolver.ask(name.as_str())?;
@@ -140,14 +144,14 @@ impl Handing {
             }
             _ => State::Connecting(Attempt::start(upstream.literal().into_iter().collect(), Instant::now())),
         };
-        self.pending.push_back(Pending { upstream: index, state });
+        self.pending.push_back(Pending { upstream, state });
         Ok(())
     }
 
     /// Takes an answer of the resolver, if it was asked for here.
     pub(crate) fn resolved(&mut self, resolved: &Resolved) {
         for pending in &mut self.pending {
-            let upstream = &self.upstreams[pending.upstream];
+            let upstream = &pending.upstream;
             let mine = upstream.name().is_some_and(|n| n.as_str() == resolved.host);
             if !mine || !matches!(pending.state, State::Resolving) {
                 continue;
@@ -166,7 +170,7 @@ impl Handing {
             if let State::Connecting(attempt) = &mut pending.state
                 && let Some(outcome) = attempt.advance(now)
             {
-                let to = &self.upstreams[pending.upstream];
+                let to = &pending.upstream;
                 pending.state = State::Done(outcome.map_err(|reason| format!("{to}: {reason}")));
             }
         }

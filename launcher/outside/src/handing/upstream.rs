@@ -7,8 +7,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// A pinned upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
-    host: Host,
+    host: Place,
     port: u16,
+    /// One of a pattern's hosts: nobody wrote its name, so only public addresses are used.
+    covered: bool,
+}
+
+/// Its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    One(Host),
+    /// A name in which one `*` stands for letters, digits and hyphens.
+    Pattern(String, String),
 }
 
 /// An upstream whose host is neither an address nor a name.
@@ -27,22 +37,55 @@ impl std::fmt::Display for BadUpstream {
 impl std::fmt::Display for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.host {
-            Host::Name(name) => write!(f, "{name}:{}", self.port),
-            Host::Literal(ip) => SocketAddr::new(*ip, self.port).fmt(f),
+            Place::One(Host::Name(name)) => write!(f, "{name}:{}", self.port),
+            Place::One(Host::Literal(ip)) => SocketAddr::new(*ip, self.port).fmt(f),
+            Place::Pattern(before, after) => write!(f, "{before}*{after}:{}", self.port),
         }
     }
 }
 
 impl Upstream {
     pub(crate) fn new(address: &UpstreamAddress) -> Result<Self, BadUpstream> {
-        let host = Host::parse(&address.host).map_err(|why| BadUpstream {
+        let bad = |why| BadUpstream {
             host: address.host.clone(),
             why,
-        })?;
+        };
+        let host = match address.host.split_once('*') {
+            None => Place::One(Host::parse(&address.host).map_err(bad)?),
+            Some((before, after)) => {
+                // Every host that it covers is a name if one is.
+                Host::parse(&format!("{before}x{after}")).map_err(bad)?;
+                Place::Pattern(before.to_owned(), after.to_owned())
+            }
+        };
         Ok(Self {
             host,
             port: address.port,
+            covered: false,
         })
+    }
+
+    /// The upstream to connect to, for a request that names this host, or none.
+    pub(crate) fn at(&self, host: Option<&str>) -> Option<Self> {
+        match (&self.host, host) {
+            (Place::One(_), None) => Some(self.clone()),
+            (Place::Pattern(before, after), Some(host)) => {
+                let free = host.strip_prefix(before.as_str())?.strip_suffix(after.as_str())?;
+                let fits = (1..=63).contains(&free.len())
+                    && free
+                        .bytes()
+                        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+                match Host::parse(host) {
+                    Ok(name @ Host::Name(_)) if fits => Some(Self {
+                        host: Place::One(name),
+                        port: self.port,
+                        covered: true,
+                    }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -52,16 +95,16 @@ impl Upstream {
     /// The name to be resolved, if it is no literal.
     pub(crate) fn name(&self) -> Option<&Name> {
         match &self.host {
-            Host::Name(name) => Some(name),
-            Host::Literal(_) => None,
+            Place::One(Host::Name(name)) => Some(name),
+            Place::One(Host::Literal(_)) | Place::Pattern(..) => None,
         }
     }
 
     /// The address, if it is a literal: the person wrote it, so it is used as it is.
     pub(crate) fn literal(&self) -> Option<SocketAddr> {
         match &self.host {
-            Host::Name(_) => None,
-            Host::Literal(ip) => Some(SocketAddr::new(*ip, self.port)),
+            Place::One(Host::Literal(ip)) => Some(SocketAddr::new(*ip, self.port)),
+            Place::One(Host::Name(_)) | Place::Pattern(..) => None,
         }
     }
 
@@ -69,6 +112,10 @@ impl Upstream {
     /// The name is the person's choice, so loopback and private networks are fine; addresses that no model API has
     /// are left out, so that a name server cannot point the model key's carrier at a metadata service.
     pub(crate) fn usable(&self, addresses: &[IpAddr]) -> Result<Vec<SocketAddr>, String> {
+        let never = |ip: IpAddr| match never(ip) {
+            None if self.covered => picktwo_policies::address::public(ip).err().map(|_| "not public"),
+            other => other,
+        };
         let usable = |ip: &&IpAddr| never(ip.to_canonical()).is_none();
         let (v4, v6): (Vec<&IpAddr>, Vec<&IpAddr>) = addresses.iter().filter(usable).partition(|ip| ip.is_ipv4());
         let (mut v4, mut v6) = (v4.into_iter(), v6.into_iter());

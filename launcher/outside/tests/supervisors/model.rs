@@ -68,14 +68,21 @@ pub(crate) fn gateway(outside: Channel) -> ExitCode {
         match receive::<Order>(&test).0 {
             Order::Pid => report(&Report::Pid(std::process::id() as i32)),
             Order::Flood(upstream, times) => {
-                let ask = encode(&Connect { upstream }).expect("a message");
+                let ask = encode(&Connect { upstream, host: None }).expect("a message");
                 // Until outside has had enough.
                 let _ = (0..times).try_for_each(|_| outside.send(&ask, &[]));
             }
             Order::Ask(upstreams) => {
                 for upstream in &upstreams {
                     outside
-                        .send(&encode(&Connect { upstream: *upstream }).expect("a message"), &[])
+                        .send(
+                            &encode(&Connect {
+                                upstream: *upstream,
+                                host: None,
+                            })
+                            .expect("a message"),
+                            &[],
+                        )
                         .expect("outside");
                 }
                 for _ in &upstreams {

@@ -4,7 +4,9 @@ mod profile;
 pub(crate) mod walk;
 
 use super::profile::Profile;
-use super::values::{Distiller, HostPort, KeySource, Mode, Upstream, Urls, host_name, method_and_path};
+use super::values::{
+    Distiller, HostPort, KeySource, Mode, Upstream, Urls, host_name, method_and_path, repository, storage,
+};
 use super::{SEARCH_PROVIDERS, Set};
 use crate::diagnostics::{Diagnostics, Origin, Place, Source, nearest};
 use std::collections::BTreeMap;
@@ -32,6 +34,7 @@ pub struct Layer {
     pub(crate) mode: Option<Set<Mode>>,
     pub(crate) models: BTreeMap<String, RawModel>,
     pub(crate) retrieval: RawRetrieval,
+    pub(crate) github: RawGithub,
     /// `budget.requests`, `limits.fetch_seconds` …
     pub(crate) numbers: BTreeMap<&'static str, Set<u64>>,
     pub(crate) profile: Option<Profile>,
@@ -67,6 +70,14 @@ pub(crate) struct RawRetrieval {
     pub(crate) roots: Vec<Set<String>>,
     pub(crate) raw: Option<Set<bool>>,
     pub(crate) search: Option<RawSearch>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RawGithub {
+    pub(crate) upstream: Option<Set<Upstream>>,
+    pub(crate) key: Option<Set<KeySource>>,
+    pub(crate) private: Vec<Set<String>>,
+    pub(crate) storage: Vec<Set<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -161,6 +172,7 @@ impl Walk {
             "mode",
             "model",
             "retrieval",
+            "github",
             "limits",
             "profile",
             "command",
@@ -199,6 +211,7 @@ impl Walk {
                 .and_then(|v| self.one_of(v, "mode", &[("read-only", Mode::ReadOnly), ("edit", Mode::Edit)])),
             models: BTreeMap::new(),
             retrieval: RawRetrieval::default(),
+            github: RawGithub::default(),
             numbers: BTreeMap::new(),
             profile: None,
             commands: self.opaque(t, "command"),
@@ -247,6 +260,9 @@ impl Walk {
         }
         if let Some(r) = self.table(t, "retrieval", "retrieval") {
             layer.retrieval = self.retrieval(r, &mut layer.numbers);
+        }
+        if let Some(g) = self.table(t, "github", "github") {
+            layer.github = self.github(g);
         }
         if let Some(l) = self.table(t, "limits", "limits") {
             self.numbers(l, "limits", &[], &mut layer.numbers);
@@ -376,6 +392,24 @@ impl Walk {
         }
         if let Some(b) = self.table(r, "budget", "retrieval.budget") {
             self.numbers(b, "retrieval.budget", &[], numbers);
+        }
+        raw
+    }
+
+    fn github(&mut self, g: &DeTable<'_>) -> RawGithub {
+        self.known(g, &["upstream", "key", "private", "storage"], "github");
+        let mut raw = RawGithub {
+            upstream: g
+                .get("upstream")
+                .and_then(|v| self.read(v, "github.upstream", Upstream::read)),
+            key: g.get("key").and_then(|v| self.read(v, "github.key", KeySource::read)),
+            ..RawGithub::default()
+        };
+        for v in self.array(g, "private", "github.private") {
+            raw.private.extend(self.read(v, "github.private", repository));
+        }
+        for v in self.array(g, "storage", "github.storage") {
+            raw.storage.extend(self.read(v, "github.storage", storage));
         }
         raw
     }
