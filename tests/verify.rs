@@ -73,6 +73,7 @@ fn the_wall_holds_in_every_role() {
         ("agent", 340),
         ("retriever", 95),
         ("gateway", 95),
+        ("retriever-gateway", 90),
         ("outside-web", 85),
         ("outside-model", 95),
         ("resolver", 95),
@@ -108,6 +109,7 @@ fn a_role_is_tried_by_itself() {
     let scene = scene();
     for (asked, roles) in [
         ("gateway", &["gateway"][..]),
+        ("retriever-gateway", &["retriever-gateway"]),
         ("outside", &["outside-web", "outside-model"]),
         ("resolver", &["resolver"]),
     ] {

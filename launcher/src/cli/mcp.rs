@@ -5,7 +5,7 @@ use picktwo_agent::client::Client;
 use picktwo_agent::mcp;
 use std::process::ExitCode;
 
-/// Serves `web_fetch` to an agent over standard input and output (Model Context Protocol).
+/// Serves `web_fetch`, `web_search` and `github_fetch` to an agent over standard input and output (Model Context Protocol).
 ///
 /// Profiles start it for agents by themselves. By hand, inside a session: give your agent the command `picktwo mcp`.
 #[derive(clap::Args)]

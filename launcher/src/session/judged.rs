@@ -7,6 +7,7 @@ use picktwo_confine::process::{self, Child, Exit};
 use picktwo_confine::role::Role;
 use picktwo_outside::model::FromModel;
 use picktwo_outside::resolver::{Start, Started};
+use picktwo_wire::apis::{ApisStart, FromApis};
 use picktwo_wire::gateway::{FromGateway, GatewayStart, ModelStart, Protocol, Upstream, UpstreamAddress};
 use picktwo_wire::judged::{self, Try};
 use picktwo_wire::retrieval::{FromRetriever, FromWeb, Job, Limits, ToRetriever, ToWeb, WebStart};
@@ -98,6 +99,47 @@ fn retriever(web: &Arc<Web>, probes: &[String]) -> Result<Said, String> {
 /// # Errors
 /// What kept it from starting, as a sentence.
 pub(crate) fn outside_web(probes: &[String]) -> Result<Said, String> {
+    let (child, channel) = web_side()?;
+    let asked = Try {
+        probes: probes.to_vec(),
+    };
+    send(&channel, &ToWeb::Try(asked), &[])?;
+    reports(&channel, &child)
+}
+
+/// Starts the gateway of the retrievers as the web side does, without any upstream, and has it try a list. By what it ended is not known
+/// here, as for the other gateway.
+///
+/// # Errors
+/// What kept it from starting, as a sentence.
+pub(crate) fn retriever_gateway(probes: &[String]) -> Result<Said, String> {
+    let (child, outside) = web_side()?;
+    let (gateway, theirs) = channel::pair().map_err(|e| e.to_string())?;
+    let start = ApisStart {
+        upstreams: Vec::new(),
+        storage: Vec::new(),
+        roots: Vec::new(),
+        probes: probes.to_vec(),
+    };
+    send(&gateway, &start, &[])?;
+    send(&outside, &ToWeb::Apis {}, &[theirs.as_fd()])?;
+    drop(theirs);
+    let mut said = Said::default();
+    while let Some(report) = receive(&gateway)? {
+        match report {
+            FromApis::Ready => {}
+            FromApis::Probe { id, outcome, errno } => said.reports.push(Report { id, outcome, errno }),
+            other => return Err(format!("the retrievers' gateway said something out of turn: {other:?}")),
+        }
+    }
+    // It may have ended by itself.
+    let _ = child.signal(nix::sys::signal::Signal::SIGKILL);
+    said.signal = (said.reports.len() < attempts(probes)).then_some(0);
+    Ok(said)
+}
+
+/// The supervisor of the web side, ready.
+fn web_side() -> Result<(Child, Channel), String> {
     let exe = process::own_executable().map_err(|e| e.to_string())?;
     let (child, channel) = process::spawn_role(Role::OutsideWeb, exe.as_fd()).map_err(|e| e.to_string())?;
     let start = WebStart {
@@ -109,14 +151,17 @@ pub(crate) fn outside_web(probes: &[String]) -> Result<Said, String> {
     };
     send(&channel, &start, &[])?;
     match receive(&channel)? {
-        Some(FromWeb::Ready) => {}
-        other => return Err(format!("the web side did not start: {other:?}")),
+        Some(FromWeb::Ready) => Ok((child, channel)),
+        other => Err(format!("the web side did not start: {other:?}")),
     }
-    let asked = Try {
-        probes: probes.to_vec(),
-    };
-    send(&channel, &ToWeb::Try(asked), &[])?;
-    reports(&channel, &child)
+}
+
+/// How many attempts a list holds.
+fn attempts(probes: &[String]) -> usize {
+    probes
+        .iter()
+        .filter(|entry| !entry.starts_with(picktwo_confine::probes::SETTING_MARK))
+        .count()
 }
 
 /// Starts the supervisor of the model side, with a gateway that nobody speaks to, and has it try a list.
@@ -229,10 +274,6 @@ pub(crate) fn gateway(probes: &[String]) -> Result<Said, String> {
         }
     }
     model.stop();
-    let asked = probes
-        .iter()
-        .filter(|entry| !entry.starts_with(picktwo_confine::probes::SETTING_MARK))
-        .count();
-    said.signal = (said.reports.len() < asked).then_some(0);
+    said.signal = (said.reports.len() < attempts(probes)).then_some(0);
     Ok(said)
 }

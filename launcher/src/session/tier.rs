@@ -46,7 +46,7 @@ pub(crate) const NO_WEB: &str = "there are no web tools in this session: it runs
      calls was listening already and the kernel allows one, and a retriever needs one of its own";
 
 const NESTED_WEAKER: [&str; 6] = [
-    "no web tools (web_fetch, picktwo fetch): a retriever's connections are granted calls, and another supervisor listens already",
+    "no web tools (web_fetch, web_search, github_fetch and their commands): a retriever's connections are granted calls, and another supervisor listens already",
     "the mode is fixed at the start: without granted calls nothing could be allowed or refused later",
     "with --edit, protected paths that exist at the start are read-only mounts; those that appear later are not protected",
     "no UNIX sockets inside but pairs: nobody looks at the address that a call connects to",

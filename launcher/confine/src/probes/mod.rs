@@ -47,11 +47,13 @@ pub enum Place {
     OutsideModel,
     /// What resolves names.
     Resolver,
+    /// The retrievers' gateway.
+    RetrieverGateway,
 }
 
 impl Place {
     /// All of them.
-    pub const ALL: [Place; 7] = [
+    pub const ALL: [Place; 8] = [
         Place::ReadOnly,
         Place::Edit,
         Place::Retriever,
@@ -59,6 +61,7 @@ impl Place {
         Place::OutsideWeb,
         Place::OutsideModel,
         Place::Resolver,
+        Place::RetrieverGateway,
     ];
 
     /// The role's name.
@@ -70,6 +73,7 @@ impl Place {
             Place::OutsideWeb => "outside-web",
             Place::OutsideModel => "outside-model",
             Place::Resolver => "resolver",
+            Place::RetrieverGateway => "retriever-gateway",
         }
     }
 
@@ -78,7 +82,12 @@ impl Place {
         match self {
             Place::ReadOnly => Some("read-only"),
             Place::Edit => Some("edit"),
-            Place::Retriever | Place::Gateway | Place::OutsideWeb | Place::OutsideModel | Place::Resolver => None,
+            Place::Retriever
+            | Place::Gateway
+            | Place::OutsideWeb
+            | Place::OutsideModel
+            | Place::Resolver
+            | Place::RetrieverGateway => None,
         }
     }
 }
@@ -159,6 +168,11 @@ impl Probe {
 
     /// What must come of it there; none: it is not tried there.
     pub fn expected(&self, place: Place) -> Option<Expected> {
+        // Both gateways hold the same.
+        let place = match place {
+            Place::RetrieverGateway => Place::Gateway,
+            other => other,
+        };
         self.expected[place as usize]
     }
 

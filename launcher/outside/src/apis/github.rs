@@ -7,6 +7,8 @@ use hyper::Method;
 use picktwo_wire::apis::Service;
 use picktwo_wire::github::{Github, Op};
 use serde::Deserialize;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 use url::Url;
 
 const JSON: &str = "application/vnd.github+json";
@@ -16,6 +18,9 @@ const DIFF: &str = "application/vnd.github.diff";
 const PAGE: &str = "50";
 /// Redirects of one request: a renamed repository, then a place of storage.
 const REDIRECTS: usize = 3;
+
+/// How long a repository that was seen to be public counts as that.
+const PUBLIC: Duration = Duration::from_secs(600);
 
 /// One request of an operation.
 struct Step {
@@ -42,7 +47,7 @@ impl Apis {
         github.check().map_err(|why| Failure::new("internal", why))?;
         let (line, upstream) = self.upstream(Service::Github)?;
         let credentials = upstream.has_key() && uses_token(github);
-        if credentials && !private && github.op != Op::Repo {
+        if credentials && !private && github.op != Op::Repo && !self.is_known_public(github) {
             let (owner, name) = github.repository().unwrap_or_default();
             let step = Step {
                 url: upstream.at(["repos", owner, name]),
@@ -54,6 +59,7 @@ impl Apis {
                 return Ok(());
             }
             public(&answer, github)?;
+            self.remember_public(github);
         }
         let mut left = room;
         for step in steps(upstream, github) {
@@ -69,6 +75,22 @@ impl Apis {
             }
         }
         Ok(())
+    }
+
+    /// Whether a repository was seen to be public a short time ago.
+    fn is_known_public(&self, github: &Github) -> bool {
+        let known = self.public.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = github.repository.as_deref().unwrap_or("").to_ascii_lowercase();
+        known.get(&name).is_some_and(|seen| seen.elapsed() < PUBLIC)
+    }
+
+    fn remember_public(&self, github: &Github) {
+        let mut known = self.public.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, seen| seen.elapsed() < PUBLIC);
+        known.insert(
+            github.repository.as_deref().unwrap_or("").to_ascii_lowercase(),
+            Instant::now(),
+        );
     }
 
     /// One request, and where it is redirected to.

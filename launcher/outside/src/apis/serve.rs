@@ -8,9 +8,10 @@ use crate::gateway::pool::Pool;
 use picktwo_confine::channel::Channel;
 use picktwo_wire::apis::{self, ApisStart, Call, FromApis, MAX_CHUNK, Part, Repository, Service, Ticket};
 use picktwo_wire::{decode, encode};
+use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -24,6 +25,8 @@ pub(super) struct Apis {
     pub(super) upstreams: Vec<Upstream>,
     pub(super) storage: Vec<Storage>,
     pub(super) pool: Arc<Pool>,
+    /// Repositories that were seen to be public, and when.
+    pub(super) public: Mutex<HashMap<String, Instant>>,
     reports: mpsc::Sender<FromApis>,
 }
 
@@ -57,6 +60,7 @@ pub(crate) async fn serve(launcher: &Channel, outside: Channel, start: ApisStart
         upstreams,
         storage,
         pool: Arc::new(Pool::start(outside, start.roots)),
+        public: Mutex::new(HashMap::new()),
         reports,
     });
     while let Some((message, mut fds)) = launcher.recv().await.map_err(Error::Channel)? {

@@ -250,4 +250,41 @@ mod tests {
         }
         assert_eq!(usable(&[]), Err("the name has no address".to_owned()));
     }
+
+    #[test]
+    fn a_pattern_covers_its_names_at_public_addresses_only() {
+        let pattern = upstream("sa*.blob.example.net");
+        assert_eq!(
+            (pattern.name(), pattern.literal(), pattern.at(None)),
+            (None, None, None)
+        );
+        let one = pattern.at(Some("sa12.blob.example.net")).expect("covered");
+        assert_eq!(one.to_string(), "sa12.blob.example.net:443");
+        for host in [
+            "sa.blob.example.net",
+            "sa1.x.blob.example.net",
+            "sa1.blob.example.net.evil.example",
+            "sa1/.blob.example.net",
+            "SA1.blob.example.net",
+            "evil.example",
+            "127.0.0.1",
+            "",
+        ] {
+            assert_eq!(pattern.at(Some(host)), None, "{host}");
+        }
+        assert_eq!(upstream("api.example.org").at(Some("api.example.org")), None);
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "169.254.169.254",
+            "::1",
+            "fd00::1",
+            "::ffff:192.168.0.1",
+        ] {
+            let ip: IpAddr = private.parse().expect("an address");
+            assert!(one.usable(&[ip]).is_err(), "{private}");
+        }
+        let public: IpAddr = "93.184.216.34".parse().expect("an address");
+        assert!(one.usable(&[public]).is_ok());
+    }
 }

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             Role::OutsideModel => outside::model::main_role(),
             Role::Resolver => outside::resolver::main_role(),
             Role::Retriever => hostile::main_role(parent()),
-            Role::Gateway => model::gateway(parent()),
+            Role::Gateway | Role::RetrieverGateway => model::gateway(parent()),
             _ => ExitCode::from(125),
         };
     }

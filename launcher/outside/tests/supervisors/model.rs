@@ -39,9 +39,11 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Test → gateway.
 #[derive(Debug, Serialize, Deserialize)]
-enum Order {
+pub(crate) enum Order {
     /// Ask for these upstreams at once, then report every answer, in the order in which they come.
     Ask(Vec<usize>),
+    /// Ask for this host of an upstream, and report the answer.
+    AskHost(usize, String),
     /// Ask for this upstream so many times, and take nothing of it.
     Flood(usize, usize),
     /// Say who you are. It does not notice by itself that its supervisor is gone.
@@ -50,7 +52,7 @@ enum Order {
 
 /// Gateway → test.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-enum Report {
+pub(crate) enum Report {
     /// Connected: so many bytes came before the end of the stream.
     Read(String),
     /// Not connected.
@@ -71,6 +73,17 @@ pub(crate) fn gateway(outside: Channel) -> ExitCode {
                 let ask = encode(&Connect { upstream, host: None }).expect("a message");
                 // Until outside has had enough.
                 let _ = (0..times).try_for_each(|_| outside.send(&ask, &[]));
+            }
+            Order::AskHost(upstream, host) => {
+                let ask = Connect {
+                    upstream,
+                    host: Some(host),
+                };
+                outside.send(&encode(&ask).expect("a message"), &[]).expect("outside");
+                report(&match receive::<Connected>(&outside).0 {
+                    Connected::Socket => Report::Read(String::new()),
+                    Connected::Failed { reason } => Report::Failed(reason),
+                });
             }
             Order::Ask(upstreams) => {
                 for upstream in &upstreams {

@@ -104,7 +104,7 @@ fn in_container(probe: &Probe, place: Place) -> Option<Vec<String>> {
 }
 
 fn in_nested(probe: &Probe, place: Place) -> Option<Vec<String>> {
-    if matches!(place, Place::Retriever | Place::OutsideWeb) {
+    if matches!(place, Place::Retriever | Place::OutsideWeb | Place::RetrieverGateway) {
         return Some(vec!["no such process".to_owned()]);
     }
     probe.expected_in_nested(place).map(in_tier)

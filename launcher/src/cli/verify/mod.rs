@@ -85,6 +85,8 @@ enum Role {
     Agent,
     Retriever,
     Gateway,
+    /// The gateway of the retrievers
+    RetrieverGateway,
     /// What resolves names
     Resolver,
     /// Both network supervisors
@@ -146,6 +148,7 @@ impl Role {
             Some(Role::Agent) => place.mode().is_some(),
             Some(Role::Retriever) => *place == Place::Retriever,
             Some(Role::Gateway) => *place == Place::Gateway,
+            Some(Role::RetrieverGateway) => *place == Place::RetrieverGateway,
             Some(Role::Resolver) => *place == Place::Resolver,
             Some(Role::Outside) => matches!(place, Place::OutsideWeb | Place::OutsideModel),
             Some(Role::OutsideWeb) => *place == Place::OutsideWeb,
@@ -253,7 +256,7 @@ fn judged(args: &Args, terminal: Option<&Terminal>) -> Result<Judgement, String>
     };
     if asked == Tier::Nested {
         // They cannot start where another supervisor listens, and no session of that tier has them.
-        places.retain(|place| !matches!(place, Place::Retriever | Place::OutsideWeb));
+        places.retain(|place| !matches!(place, Place::Retriever | Place::OutsideWeb | Place::RetrieverGateway));
     }
     if places.is_empty() {
         return Err("sessions of the nested tier have no web tools, and so no such process".to_owned());

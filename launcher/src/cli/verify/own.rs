@@ -109,6 +109,9 @@ fn attempts(
         Place::Gateway => network(&build(base, "gateway", objects)?, probes, &|lists| {
             lists.iter().map(|list| judged::gateway(list)).collect()
         }),
+        Place::RetrieverGateway => network(&build(base, "retriever-gateway", objects)?, probes, &|lists| {
+            lists.iter().map(|list| judged::retriever_gateway(list)).collect()
+        }),
         Place::OutsideWeb => network(&build(base, "outside-web", objects)?, probes, &|lists| {
             lists.iter().map(|list| judged::outside_web(list)).collect()
         }),

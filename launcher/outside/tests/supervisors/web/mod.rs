@@ -13,7 +13,9 @@ use picktwo_confine::Errno;
 use picktwo_confine::channel::{self, Channel};
 use picktwo_confine::process::{self, Child};
 use picktwo_confine::role::Role;
+use picktwo_wire::apis::ApiAddresses;
 use picktwo_wire::encode;
+use picktwo_wire::gateway::UpstreamAddress;
 use picktwo_wire::retrieval::{FromWeb, HostPort, Resolved, ToWeb, WebStart};
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -39,6 +41,10 @@ fn own_program() -> std::os::fd::OwnedFd {
 }
 
 fn spawn(private: &[&str], parallel: usize) -> Web {
+    spawn_with(private, parallel, Vec::new())
+}
+
+fn spawn_with(private: &[&str], parallel: usize, upstreams: Vec<UpstreamAddress>) -> Web {
     let exe = own_program();
     let (child, channel) = process::spawn_role(Role::OutsideWeb, exe.as_fd()).expect("the web side");
     let split = |p: &&str| {
@@ -54,7 +60,7 @@ fn spawn(private: &[&str], parallel: usize) -> Web {
         private: private.iter().map(split).collect(),
         ports: vec![80, 443],
         parallel,
-        apis: Default::default(),
+        apis: ApiAddresses { upstreams },
     };
     channel
         .send(&encode(&start).expect("a message"), &[])

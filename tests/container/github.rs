@@ -1,0 +1,4 @@
+//! The same tests in the container tier.
+
+#[path = "../github.rs"]
+mod github;
