@@ -275,7 +275,7 @@ impl Grants {
 }
 
 /// Makes a new file like another one: content, owner, attributes, mode and times.
-fn like(source: &OwnedFd, copy: &OwnedFd, identity: &Identity, content: bool) -> Result<(), Errno> {
+pub(super) fn like(source: &OwnedFd, copy: &OwnedFd, identity: &Identity, content: bool) -> Result<(), Errno> {
     let errno = |e: std::io::Error| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO));
     let clone = |fd: &OwnedFd| fd.try_clone().map(File::from).map_err(errno);
     let (mut from, mut to) = (clone(source)?, clone(copy)?);

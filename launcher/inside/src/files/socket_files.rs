@@ -109,7 +109,10 @@ impl Grants {
                 Where::In(place) => place,
                 _ => return Ok(Bound::Elsewhere),
             };
-            match self.bind_place(call, &place, target, socket, address) {
+            let bound = self
+                .alone_in_git(call, &place)
+                .and_then(|_alone| self.bind_place(call, &place, target, socket, address));
+            match bound {
                 Ok(identity) => return Ok(Bound::Made(identity)),
                 Err(Fail::Errno(errno)) => return Err(in_use(errno)),
                 Err(Fail::Again) => continue,

@@ -21,7 +21,6 @@ use picktwo_policies::protect::{Kind, Rule};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -32,6 +31,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 const SHORT: Duration = Duration::from_millis(5);
 /// What `git worktree add` writes.
 const COMMONDIR: &[u8] = b"../..\n";
+/// How names of files begin that are about to take a protected place: `policies/protected.toml` protects them.
+const RESERVED: &str = ".picktwo-";
 /// At most this many contents are staged at a time.
 const MAX_STAGED: usize = 64;
 
@@ -45,6 +46,17 @@ struct Stage {
     real: Object,
     parent: Object,
     pid: i32,
+}
+
+impl Stage {
+    /// Goes on with the file that took the place of its own.
+    fn follow(&mut self, renewed: &[(Object, Object)]) {
+        for (former, now) in renewed {
+            if *former == self.real {
+                self.real = *now;
+            }
+        }
+    }
 }
 
 /// Contents that are being written.
@@ -144,19 +156,23 @@ impl Grants {
         let Ok(_alone) = self.across.enter() else { return };
         let mut list = self.staged.list.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = Vec::new();
-        for stage in std::mem::take(&mut *list) {
+        let mut renewed = Vec::new();
+        for mut stage in std::mem::take(&mut *list) {
+            stage.follow(&renewed);
             if sys::set_lease(stage.memory.as_fd(), libc::F_RDLCK).is_err() {
                 kept.push(stage);
                 continue;
             }
             let _ = sys::set_lease(stage.memory.as_fd(), libc::F_UNLCK);
-            self.settle(&stage);
+            renewed.extend(self.settle(&stage));
             self.staged.count.fetch_sub(1, Ordering::AcqRel);
         }
+        kept.iter_mut().for_each(|stage: &mut Stage| stage.follow(&renewed));
         *list = kept;
     }
 
-    fn settle(&self, stage: &Stage) {
+    /// Answers the file that was replaced, and by which.
+    fn settle(&self, stage: &Stage) -> Option<(Object, Object)> {
         let result = (|| {
             // A descriptor for reading may still be open in the session and be reopened for writing: after this, in vain.
             let writer = sys::openat(sys::CWD, &sys::fd_path(stage.memory.as_fd()), libc::O_RDWR, 0)
@@ -170,7 +186,7 @@ impl Grants {
             fcntl(&writer, FcntlArg::F_ADD_SEALS(seals)).map_err(|_| "cannot be sealed".to_owned())?;
             let content = read_all(&File::from(writer)).map_err(|_| "is too long".to_owned())?;
             if content == stage.before {
-                return Ok(());
+                return Ok(None);
             }
             if self.mode.get() == Mode::ReadOnly {
                 return Err("read-only".to_owned());
@@ -184,10 +200,12 @@ impl Grants {
             }
             let present = self.read_place(&stage.place).map_err(|_| "cannot be read".to_owned())?;
             let text = self.vetted(&stage.rule, &stage.place, &present, &content)?;
-            self.overwrite(&stage.place, &text)
-                .map_err(|_| "cannot be written".to_owned())
+            let fd = self
+                .overwrite(&stage.place, &text)
+                .map_err(|_| "cannot be written".to_owned())?;
+            Ok(object(fd.as_fd()).ok().map(|now| (stage.real, now)))
         })();
-        if let Err(why) = result {
+        result.unwrap_or_else(|why: String| {
             self.events.tell(true, || super::Event {
                 pid: stage.pid,
                 call: "write",
@@ -196,7 +214,8 @@ impl Grants {
                 rule: Some(format!("{}: {why}", stage.rule.name)),
                 suppressed: 0,
             });
-        }
+            None
+        })
     }
 
     /// A rename of a lock file onto a protected path.
@@ -209,23 +228,18 @@ impl Grants {
         source: &Identity,
     ) -> Result<(), Fail> {
         let text = self.vetted_source(call, from, to, rule)?;
-        let (a, b) = (from.dir(self)?, to.dir(self)?);
-        let (old, new) = (from.name()?, to.name()?);
-        // The lock keeps its name until the end, so that whatever ends this process here leaves what a crashed git leaves.
-        sys::unlinkat(a.as_fd(), &old, 0)?;
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let fd = from.open(self, flags, source.mode & 0o666)?;
-        sys::fchmodat2(fd.as_fd(), c"", source.mode & 0o777, libc::AT_EMPTY_PATH)?;
-        File::from(fd.try_clone().map_err(|_| Errno::EMFILE)?)
-            .write_all(&text)
-            .map_err(|_| Errno::ENOSPC)?;
         let fresh = match to.object(self) {
             Ok((former, _)) => self.guard.was_created(former.as_fd()),
             Err(_) => true,
         };
-        sys::renameat2(a.as_fd(), &old, b.as_fd(), &new, 0)?;
+        let fd = self.put(to, &text, source.mode, None, 0)?;
         if fresh {
             self.guard.mark_created(fd.as_fd());
+        }
+        // The lock keeps its name until the end, so that whatever ends this process here leaves what a crashed git leaves.
+        let (dir, name) = (from.dir(self)?, from.name()?);
+        if sys::fstatat(dir.as_fd(), &name, libc::AT_SYMLINK_NOFOLLOW).is_ok_and(|now| now.same(source)) {
+            sys::unlinkat(dir.as_fd(), &name, 0)?;
         }
         Ok(())
     }
@@ -240,12 +254,41 @@ impl Grants {
         source: &Identity,
     ) -> Result<(), Fail> {
         let text = self.vetted_source(call, from, to, rule)?;
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let fd = to.open(self, flags, source.mode & 0o666)?;
-        sys::fchmodat2(fd.as_fd(), c"", source.mode & 0o777, libc::AT_EMPTY_PATH)?;
+        let fd = self.put(to, &text, source.mode, None, libc::RENAME_NOREPLACE)?;
         self.guard.mark_created(fd.as_fd());
-        File::from(fd).write_all(&text).map_err(|_| Errno::ENOSPC)?;
         Ok(())
+    }
+
+    /// Puts a vetted content at a place, whole: in a new inode that no process of any session can have open for writing, since its name
+    /// until then is protected, too. With mode, owner and attributes of another file, if there is one.
+    fn put(
+        &self,
+        place: &Place,
+        text: &[u8],
+        mode: u32,
+        as_of: Option<(&OwnedFd, &Identity)>,
+        flags: u32,
+    ) -> Result<OwnedFd, Fail> {
+        let mut random = [0; 8];
+        sys::random(&mut random)?;
+        let beside = place.sibling(format!("{RESERVED}{:016x}", u64::from_ne_bytes(random)).as_bytes());
+        let new = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let fd = beside.open(self, new, mode & 0o666)?;
+        let (dir, own, name) = (place.dir(self)?, beside.name()?, place.name()?);
+        let done = (|| {
+            match as_of {
+                Some((source, identity)) => super::links::like(source, &fd, identity, false)?,
+                None => sys::fchmodat2(fd.as_fd(), c"", mode & 0o777, libc::AT_EMPTY_PATH)?,
+            }
+            let mut file = File::from(fd.try_clone().map_err(|_| Errno::EMFILE)?);
+            file.write_all(text).map_err(|_| Errno::ENOSPC)?;
+            sys::renameat2(dir.as_fd(), &own, dir.as_fd(), &name, flags)
+        })();
+        if let Err(errno) = done {
+            let _ = sys::unlinkat(dir.as_fd(), &own, 0);
+            return Err(errno.into());
+        }
+        Ok(fd)
     }
 
     fn vetted_source(&self, call: &Call<'_>, from: &Place, to: &Place, rule: &Rule) -> Result<Vec<u8>, Fail> {
@@ -270,16 +313,8 @@ impl Grants {
         }
         let content = self.read_place(place)?;
         let text = gitconfig::vet(&content).map_err(|_| PROTECTED)?;
-        let dir = place.dir(self)?;
-        sys::unlinkat(dir.as_fd(), &place.name()?, 0)?;
-        let fd = place.open(
-            self,
-            libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
-            identity.mode & 0o666,
-        )?;
-        sys::fchmodat2(fd.as_fd(), c"", identity.mode & 0o777, libc::AT_EMPTY_PATH)?;
+        let fd = self.put(place, &text, identity.mode, None, 0)?;
         self.guard.mark_created(fd.as_fd());
-        File::from(fd).write_all(&text).map_err(|_| Errno::ENOSPC)?;
         Ok(())
     }
 
@@ -348,17 +383,18 @@ impl Grants {
         read_all(&File::from(fd)).map_err(|_| Errno::EFBIG.into())
     }
 
-    /// Writes a vetted content into the real file, which no process of the session can have open for writing.
-    fn overwrite(&self, place: &Place, text: &[u8]) -> Result<(), Fail> {
-        let fd = place.open(self, libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW, 0)?;
-        let identity = sys::fstat(fd.as_fd())?;
+    /// Puts a vetted content in the place of a file. Never into it: whoever reads meanwhile finds all of the one or of the other.
+    fn overwrite(&self, place: &Place, text: &[u8]) -> Result<OwnedFd, Fail> {
+        let former = place.open(self, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW, 0)?;
+        let identity = sys::fstat(former.as_fd())?;
         if identity.kind() != libc::S_IFREG || identity.nlink != 1 {
             return Err(PROTECTED.into());
         }
-        let file = File::from(fd);
-        file.write_all_at(text, 0).map_err(|_| Errno::ENOSPC)?;
-        file.set_len(text.len() as u64).map_err(|_| Errno::EIO)?;
-        Ok(())
+        let fd = self.put(place, text, identity.mode, Some((&former, &identity)), 0)?;
+        if self.guard.was_created(former.as_fd()) {
+            self.guard.mark_created(fd.as_fd());
+        }
+        Ok(fd)
     }
 }
 

@@ -19,6 +19,8 @@ mod names;
 mod opens;
 #[path = "../grants/protected.rs"]
 mod protected;
+#[path = "../grants/publishing.rs"]
+mod publishing;
 #[path = "../grants/races.rs"]
 mod races;
 #[path = "../grants/tools.rs"]

@@ -9,6 +9,7 @@ mod moves;
 mod names;
 mod opens;
 mod protected;
+mod publishing;
 mod races;
 mod sockets;
 mod tools;
