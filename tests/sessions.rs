@@ -436,3 +436,15 @@ fn a_session_cannot_keep_the_next_one_from_starting() {
         verified.all()
     );
 }
+
+#[test]
+fn a_real_time_signal_ends_the_session_as_any_other_does() {
+    let scene = scene();
+    let script =
+        "(while :; do echo left; sleep 0.05; done) & python3 -c 'import os; os.kill(os.getppid(), 34)'; sleep 60";
+    let finished = inside(&scene, script);
+    // Nobody is left who could write to its output.
+    assert!(finished.code() == 128 + 34 && finished.closed, "{}", finished.all());
+    let verified = scene.run(["audit", "verify"], LIMIT).unwrap();
+    assert_eq!(verified.code(), 0, "{}", verified.all());
+}

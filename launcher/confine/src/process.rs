@@ -147,6 +147,11 @@ impl Child {
         self.wait_for(libc::WEXITED | libc::WNOHANG)
     }
 
+    /// Whether it has ended, and is reaped, or has stopped.
+    pub fn try_change(&self) -> Result<Option<Exit>> {
+        self.wait_for(libc::WEXITED | libc::WSTOPPED | libc::WNOHANG)
+    }
+
     /// Waits until it ends, stops or goes on: for job control.
     pub fn wait_change(&self) -> Result<Exit> {
         loop {

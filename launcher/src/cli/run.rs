@@ -90,7 +90,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
         Ok(end) => {
             if let wait::End::Signal(signal) = end {
                 // The launcher ignores some that may have ended the command.
-                let _ = picktwo_confine::sys::signal_default(signal as i32);
+                let _ = picktwo_confine::sys::signal_default(signal);
             }
             wait::end_like(end)
         }

@@ -70,12 +70,13 @@ impl Room {
             };
             if room == 0 {
                 let path = place.path.display().to_string();
+                // First of all, and whatever becomes of the words about it: the person's terminal may take none.
+                let _ = sys::pidfd_signal(command.as_fd(), Signal::SIGKILL as i32);
+                // What it goes on to write is what there is no room for.
+                let _ = record.append(&Event::Full { path: path.clone() });
                 crate::cli::output::say(&format!(
                     "the session is ended: hardly any room is left on the file system of {path} (`limits.disk_percent`)"
                 ));
-                // It ends either way: what it goes on to write is what there is no room for.
-                let _ = record.append(&Event::Full { path });
-                let _ = sys::pidfd_signal(command.as_fd(), Signal::SIGKILL as i32);
                 return;
             }
             let pause = (room / PER_MILLISECOND).clamp(PAUSE.0, PAUSE.1);

@@ -439,7 +439,16 @@ fn others(known: &[i32]) -> Vec<i32> {
 /// Reaps children that this process never made: what lost its parent. `known` are those that it made.
 pub(super) fn reap(known: &[i32]) {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    while let Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) = waitid(Id::All, look) {
+    loop {
+        let pid = match waitid(Id::All, look) {
+            Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) => pid,
+            // One that a real-time signal ended, which has no name there.
+            Err(Errno::EINVAL) => {
+                reap_others(known);
+                return;
+            }
+            _ => return,
+        };
         if known.contains(&pid.as_raw()) {
             // Somebody waits for that one, or nobody does before the end: it hides what is behind it.
             reap_others(known);

@@ -362,22 +362,19 @@ pub(crate) fn run(
     own_children.push(child.pid());
     let fills = Arc::clone(&record);
     spawn("room", move || room.watch(&watched_command, &fills))?;
-    let end = signals
-        .wait(nix::unistd::Pid::from_raw(child.pid()), group, &|| {
-            if watched {
-                space::reap(&own_children);
-            }
-        })
-        .map_err(StartError::Wait)?;
+    let waited = signals.wait(&child, group, &|| {
+        if watched {
+            space::reap(&own_children);
+        }
+    });
 
-    // What the command left running ends now.
+    // What the command left running ends now, whatever came of waiting.
     if let Some(web) = &web_child {
         let _ = web.signal(Signal::SIGKILL);
     }
     let ending = space.ground.end(&own_children, &sockets);
     drop(model);
     let _ = std::fs::remove_file(record.dir().join(names::CONTROL_SOCKET));
-    std::mem::forget(unfinished);
     busy.wait(LAST_ANSWER);
     if let Some(web) = web_child {
         let _ = web.wait();
@@ -393,6 +390,8 @@ pub(crate) fn run(
         grants.tell_rest();
     }
     refusals.flush();
+    let end = waited.map_err(StartError::Wait)?;
+    std::mem::forget(unfinished);
     record
         .append(&Event::End { code: end.shell_code() })
         .map_err(StartError::Record)?;

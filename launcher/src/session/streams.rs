@@ -2,7 +2,7 @@
 //! picktwo, and what a command leaves changed there would meet them next.
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{FlowArg, SetArg, Termios, tcflow, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -42,6 +42,10 @@ impl Streams {
             }
         }
         let Some(before) = &self.terminal else { return };
+        for fd in fds.iter().filter(|fd| tcgetattr(fd).is_ok()) {
+            // Whoever writes next would wait for ever.
+            let _ = tcflow(fd, FlowArg::TCOON);
+        }
         let Some(fd) = fds.iter().find(|fd| tcgetpgrp(fd) == Ok(getpgrp())) else {
             return;
         };

@@ -4,16 +4,16 @@ use super::group::Group;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use picktwo_confine::process::{Child, Exit};
 
 /// How the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// By itself, with this code.
     Code(i32),
-    /// By this signal.
-    Signal(Signal),
+    /// By the signal of this number, which may be a real-time signal's.
+    Signal(i32),
 }
 
 impl End {
@@ -21,7 +21,7 @@ impl End {
     pub(crate) fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal as i32,
+            Self::Signal(signal) => 128 + signal,
         }
     }
 }
@@ -64,26 +64,29 @@ impl Signals {
     /// so that the shell sees a stopped job; when the launcher is continued, so is the agent.
     ///
     /// `reap` is called when some child has ended, for those that nobody waits for.
-    pub(crate) fn wait(&self, agent: Pid, group: Group, reap: &dyn Fn()) -> Result<End, Errno> {
+    pub(crate) fn wait(&self, agent: &Child, group: Group, reap: &dyn Fn()) -> Result<End, Errno> {
         let end = self.wait_for_end(agent, group, reap);
         take_terminal_back();
         end
     }
 
-    fn wait_for_end(&self, agent: Pid, group: Group, reap: &dyn Fn()) -> Result<End, Errno> {
+    fn wait_for_end(&self, child: &Child, group: Group, reap: &dyn Fn()) -> Result<End, Errno> {
+        let agent = Pid::from_raw(child.pid());
         loop {
-            match waitpid(agent, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-                Ok(WaitStatus::Exited(_, code)) => return Ok(End::Code(code)),
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(End::Signal(signal)),
+            match child.try_change() {
+                Ok(Some(Exit::Code(code))) => return Ok(End::Code(code)),
+                Ok(Some(Exit::Signal(signal))) => return Ok(End::Signal(signal)),
                 // Stops are shared where a shell with job control stopped the whole job. One that the command arranged by itself would
                 // keep the launcher from answering the person.
-                Ok(WaitStatus::Stopped(_, signal)) if LEFT_TO_AGENT.contains(&signal) && has_terminal() => {
+                Ok(Some(Exit::Stopped(signal)))
+                    if LEFT_TO_AGENT.iter().any(|&known| known as i32 == signal) && has_terminal() =>
+                {
                     stop_as_a_job()?;
                     kill(agent, Signal::SIGCONT)?;
                     continue;
                 }
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(e),
+                Ok(_) => {}
+                Err(e) => return Err(e.errno().unwrap_or(Errno::ECHILD)),
             }
             let Some(info) = self.fd.read_signal()? else { continue };
             let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else {
@@ -148,12 +151,14 @@ pub(super) fn take_terminal_back() {
 pub(crate) fn end_like(end: End) -> std::process::ExitCode {
     match end {
         End::Code(code) => std::process::ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        End::Signal(signal) => {
-            let mut set = SigSet::empty();
-            set.add(signal);
-            let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
-            // Some signals cannot be raised to a deadly end (SIGSTOP …): the shell's number is the same information.
-            let _ = raise(signal);
+        End::Signal(number) => {
+            if let Ok(signal) = Signal::try_from(number) {
+                let mut set = SigSet::empty();
+                set.add(signal);
+                let _ = sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&set), None);
+                let _ = raise(signal);
+            }
+            // Some cannot be raised to a deadly end (SIGSTOP, real-time signals …): the shell's number is the same information.
             std::process::ExitCode::from(u8::try_from(end.shell_code()).unwrap_or(u8::MAX))
         }
     }

@@ -306,6 +306,7 @@ pub(super) fn launcher() -> Filter {
     }
     for (number, reason) in [
         (libc::TCGETS as u32, "the person's terminal"),
+        (libc::TCXONC as u32, "output that a command stopped goes on"),
         (libc::TIOCGWINSZ as u32, "the person's terminal"),
         (libc::TIOCSWINSZ as u32, "a terminal of the session's own"),
         (libc::TIOCGPGRP as u32, "job control"),
