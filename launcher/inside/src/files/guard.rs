@@ -2,15 +2,14 @@
 //! created.
 
 use super::links::Links;
-use super::resolve::{Dir, cstring};
+use super::resolve::cstring;
 use super::{Fail, Grants, Place};
 use nix::libc;
 use picktwo_confine::Errno;
 use picktwo_confine::sys;
 use picktwo_policies::protect::{self, GIT_DIRECTORY_MARKS, Kind, Protected, Rule};
 use std::collections::HashSet;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What programs get for a protected path.
@@ -113,7 +112,7 @@ impl Words {
 }
 
 /// Whether a name could be another spelling of an ASCII name: short names, streams, final dots and blanks, what Unicode folds.
-fn other_spelling(name: &[u8]) -> bool {
+pub(super) fn other_spelling(name: &[u8]) -> bool {
     name.iter().any(|&b| b >= 0x80 || b == b'~' || b == b':') || matches!(name.last(), Some(b'.' | b' '))
 }
 
@@ -285,25 +284,14 @@ impl Grants {
     }
 
     /// Refuses a symbolic link in a git directory: git obeys and writes what it leads to (`rebase-merge`, `modules`, `logs/HEAD`,
-    /// `index`), and nothing of that is judged by its name there. `git init`'s question whether there are links is harmless.
-    pub(crate) fn no_link_in_git(&self, call: &super::Call<'_>, place: &Place, probe: bool) -> Result<(), Fail> {
-        let names = place.names();
-        let Some((last, parents)) = names.split_last() else {
-            return Ok(());
-        };
-        let probes = probe && last.len() == 7 && last[0] == b't' && last.iter().all(u8::is_ascii_alphanumeric);
-        let mut inside = false;
-        for at in 0..parents.len() + 1 {
-            inside = inside
-                || (at > 0
-                    && self
-                        .guard
-                        .protected()
-                        .check(&parents[at - 1..at])
-                        .is_some_and(|r| r.kind == Kind::Gitfile))
-                || self.is_git_directory(place, &parents[..at], names[at])?;
-        }
-        if !inside || probes {
+    /// `index`), and nothing of that is judged by its name there. `text` is what it would hold, if it is new.
+    pub(crate) fn no_link_in_git(
+        &self,
+        call: &super::Call<'_>,
+        place: &Place,
+        text: Option<&[u8]>,
+    ) -> Result<(), Fail> {
+        if !self.in_git_directory(place)? || self.is_probe(place, text)? {
             return Ok(());
         }
         if !place.exact {
@@ -312,84 +300,47 @@ impl Grants {
         Err(self.refused(call, place, PROTECTED, "symbolic link in a git directory"))
     }
 
-    /// Called before a name is made: if it turns its directory into a git directory, what that directory already holds has to
-    /// pass, and its configuration becomes the launcher's own copy (a descriptor of the former one may still be open).
-    pub(crate) fn completing(&self, call: &super::Call<'_>, place: &Place) -> Result<(), Fail> {
-        let name = place.split().1;
-        if !GIT_DIRECTORY_MARKS.iter().any(|mark| may_spell(name, mark)) {
-            return Ok(());
-        }
-        // A git directory by its name: what it holds was vetted when it was made.
-        let config = place.sibling(b"config");
-        if self.guard.protected().check(&config.names()).is_some() {
-            return Ok(());
-        }
-        let dir = match place.dir(self) {
-            Ok(dir) => dir,
-            Err(Fail::Errno(_)) => return Ok(()),
-            Err(fail) => return Err(fail),
-        };
-        if !protect::completes_git_directory(name, |mark| has(dir.as_fd(), mark)) {
-            return Ok(());
-        }
-        if !place.exact {
-            return Err(Fail::Again);
-        }
-        self.pass_as_git_directory(place, &dir)
-            .map_err(|why| self.refused(call, place, PROTECTED, why))
-    }
-
-    fn pass_as_git_directory(&self, place: &Place, dir: &Dir<'_>) -> Result<(), &'static str> {
-        const WHY: &str = "would become a git directory with unvetted content";
-        let path = format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
-        for entry in std::fs::read_dir(path).map_err(|_| WHY)? {
-            let entry = entry.map_err(|_| WHY)?;
-            let name = entry.file_name();
-            let name = name.as_bytes();
-            // What a link leads to is judged by its own path, not as a part of this directory.
-            if entry.file_type().map_err(|_| WHY)?.is_symlink() {
-                return Err(WHY);
-            }
-            match self
-                .guard
-                .protected()
-                .check_in_git_directory(&[name])
-                .map(|rule| rule.kind)
-            {
-                Some(Kind::GitConfig) => self.renew_config(&place.sibling(name)).map_err(|_| WHY)?,
-                Some(Kind::Directory) | None => {}
-                Some(_) => return Err(WHY),
-            }
-            if !self.guard.words().may_match(name) || !entry.file_type().map_err(|_| WHY)?.is_dir() {
-                continue;
-            }
-            if name.eq_ignore_ascii_case(b"modules") || name.eq_ignore_ascii_case(b"worktrees") {
-                return Err(WHY);
-            }
-            for below in std::fs::read_dir(entry.path()).map_err(|_| WHY)? {
-                let below = below.map_err(|_| WHY)?.file_name();
-                if self
+    /// Whether a place lies in a git directory, at any depth.
+    pub(crate) fn in_git_directory(&self, place: &Place) -> Result<bool, Fail> {
+        let names = place.names();
+        for at in 0..names.len() {
+            let by_name = at > 0
+                && self
                     .guard
                     .protected()
-                    .check_in_git_directory(&[name, below.as_bytes()])
-                    .is_some()
-                {
-                    return Err(WHY);
-                }
+                    .check(&names[at - 1..at])
+                    .is_some_and(|rule| rule.kind == Kind::Gitfile);
+            if by_name || self.is_git_directory(place, &names[..at], names[at])? {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
-}
 
-/// Whether a name might be another spelling of a mark; the policy's fold decides.
-fn may_spell(name: &[u8], mark: &str) -> bool {
-    name.eq_ignore_ascii_case(mark.as_bytes()) || other_spelling(name)
+    /// Whether a link is `git init`'s question whether there are links: `tXXXXXX`, which leads to `testing` beside it, directly in
+    /// the directory that is made a git directory. Git reads nothing by such a name there.
+    fn is_probe(&self, place: &Place, text: Option<&[u8]>) -> Result<bool, Fail> {
+        let names = place.names();
+        let Some((last, parents)) = names.split_last() else {
+            return Ok(false);
+        };
+        if text != Some(b"testing") || last.len() != 7 || last[0] != b't' || !last.iter().all(u8::is_ascii_alphanumeric)
+        {
+            return Ok(false);
+        }
+        if self.is_git_directory(place, parents, last)? {
+            return Ok(true);
+        }
+        // By its name or, within another one (a submodule's), by the configuration that git writes first.
+        let config = place.sibling(b"config");
+        let rule = self.guard.protected().check(&config.names());
+        Ok(rule.is_some_and(|rule| rule.kind == Kind::GitConfig) && has(place.dir(self)?.as_fd(), "config"))
+    }
 }
 
 /// Whether a directory has an entry. Only an answer that says so means that it has not: a directory whose mode forbids the look, for a
 /// moment, has all of them.
-fn has(dir: BorrowedFd<'_>, name: &str) -> bool {
+pub(super) fn has(dir: BorrowedFd<'_>, name: &str) -> bool {
     let Ok(name) = cstring(name.as_bytes()) else {
         return true;
     };

@@ -20,6 +20,8 @@ use std::sync::{Mutex, PoisonError};
 const UNKNOWN_NAMES: &str = "hard link whose other names cannot be looked at";
 /// The rule that refuses one where the workspace cannot be given a file of its own.
 const NO_COPY: &str = "hard link of a file outside of the workspace that cannot be replaced by a copy";
+/// The rule that refuses a file without a name here where git would write it in place.
+const NAMED_ELSEWHERE: &str = "file that has a name elsewhere, in a git directory: put a copy there";
 /// The longest content that is copied.
 const LONGEST: i64 = 256 << 20;
 
@@ -46,12 +48,23 @@ pub(crate) struct Links {
 struct Found {
     /// Those of which one name is protected.
     protected: HashSet<Inode>,
-    /// How many names each one had when it was looked at, and how many of them were found.
-    seen: HashMap<Inode, (u64, u64)>,
+    /// The names of each one, when they were looked at.
+    seen: HashMap<Inode, Seen>,
     /// Those that the session itself gave a name.
     linked: HashSet<Inode>,
     /// Whether every directory could be looked at.
     complete: bool,
+}
+
+/// The names of one file.
+#[derive(Default)]
+struct Seen {
+    /// How many it had.
+    all: u64,
+    /// How many of them were found.
+    here: u64,
+    /// Those found, if they were all.
+    places: Vec<Place>,
 }
 
 impl Links {
@@ -72,15 +85,18 @@ impl Grants {
         }
         let lock = || self.guard.links().found.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (identity.dev, identity.ino);
-        let names = |found: &Found| found.seen.get(&key).filter(|(all, _)| *all == identity.nlink).copied();
+        let names = |found: &Option<Found>| self.known_names(found.as_ref()?.seen.get(&key)?, key, identity.nlink);
         let mut known = lock();
-        if known.as_ref().and_then(names).is_none() {
+        let mut answer = names(&known);
+        if answer.is_none() {
             // Nothing moves meanwhile, so that no name is missed or found twice.
             drop(known);
             let _alone = self.alone(call, place)?;
             known = lock();
-            if known.as_ref().and_then(names).is_none() {
+            answer = names(&known);
+            if answer.is_none() {
                 *known = Some(self.look_for_links(known.take()));
+                answer = names(&known);
             }
         }
         let Some(found) = known.as_ref() else {
@@ -95,29 +111,81 @@ impl Grants {
             return Err(self.refused(call, place, PROTECTED, UNKNOWN_NAMES));
         }
         // One that was not found at all got its names meanwhile, from somebody else.
-        Ok(match names(found) {
-            Some((all, here)) if here >= all => Names::Inside,
-            _ => Names::Outside,
-        })
+        Ok(answer.unwrap_or(Names::Outside))
     }
 
-    /// Notes that the session itself gave a file, which passed, one more name that is not protected.
-    pub(crate) fn note_linked(&self, fd: BorrowedFd<'_>, before: &Identity) {
+    /// Where the names of a file lie, if that is known still. One that went, by whatever call and whosever, may have got a successor
+    /// outside, and their number is the same: every name has to be there.
+    fn known_names(&self, seen: &Seen, key: Inode, nlink: u64) -> Option<Names> {
+        if seen.all != nlink {
+            return None;
+        }
+        if seen.here < seen.all {
+            return Some(Names::Outside);
+        }
+        let mut there = HashSet::new();
+        for place in &seen.places {
+            let (Ok(dir), Ok(name)) = (place.dir(self), place.name()) else {
+                return None;
+            };
+            let at = sys::fstat(dir.as_fd()).ok()?;
+            let named = sys::fstatat(dir.as_fd(), &name, libc::AT_SYMLINK_NOFOLLOW).ok()?;
+            if (named.dev, named.ino) != key {
+                return None;
+            }
+            there.insert((at.dev, at.ino, name));
+        }
+        (there.len() as u64 >= seen.all).then_some(Names::Inside)
+    }
+
+    /// Gives a file that has names outside of the workspace a copy in its place before it enters a git directory, where git appends to
+    /// files and rewrites them.
+    pub(crate) fn enters_git(
+        &self,
+        call: &Call<'_>,
+        from: &Place,
+        to: &Place,
+        identity: &Identity,
+    ) -> Result<Option<(OwnedFd, Identity)>, Fail> {
+        if identity.nlink < 2 || identity.kind() == libc::S_IFDIR || !self.in_git_directory(to)? {
+            return Ok(None);
+        }
+        match self.no_alias(call, from, identity)? {
+            Names::Inside => Ok(None),
+            Names::Outside => self.own_copy(call, from, identity, true).map(Some),
+        }
+    }
+
+    /// The same for a file that is reached by a descriptor alone, so that nothing can take its place.
+    pub(crate) fn nameless_enters_git(&self, call: &Call<'_>, to: &Place, identity: &Identity) -> Result<(), Fail> {
+        if identity.nlink == 0 || !self.in_git_directory(to)? {
+            return Ok(());
+        }
+        match to.exact {
+            true => Err(self.refused(call, to, PROTECTED, NAMED_ELSEWHERE)),
+            false => Err(Fail::Again),
+        }
+    }
+
+    /// Notes that the session itself gave a file, which passed, one more name that is not protected: `to`, beside the one by which it
+    /// was reached.
+    pub(crate) fn note_linked(&self, fd: BorrowedFd<'_>, before: &Identity, from: Option<&Place>, to: &Place) {
         let Ok(identity) = sys::fstat(fd) else { return };
         let mut known = self.guard.links().found.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.get_or_insert_with(Found::default);
         let key = (identity.dev, identity.ino);
         found.linked.insert(key);
-        // Of a file with one name, that is the one by which it was reached.
-        let here = match found.seen.get(&key) {
-            Some((all, here)) if *all == before.nlink => Some(*here),
-            _ if before.nlink < 2 => Some(before.nlink),
-            _ => None,
+        let places = match (found.seen.remove(&key), from) {
+            (Some(seen), _) if seen.all == before.nlink && seen.here >= seen.all => seen.places,
+            // Of a file with one name, that is the one by which it was reached.
+            (_, Some(from)) if before.nlink == 1 => vec![from.clone()],
+            _ => return,
         };
-        match here {
-            Some(here) if identity.nlink == before.nlink + 1 => found.seen.insert(key, (identity.nlink, here + 1)),
-            _ => found.seen.remove(&key),
-        };
+        if identity.nlink == before.nlink + 1 {
+            let places: Vec<Place> = places.into_iter().chain([to.clone()]).collect();
+            let (all, here) = (identity.nlink, places.len() as u64);
+            found.seen.insert(key, Seen { all, here, places });
+        }
     }
 
     /// Puts a copy in the place of a file that has names outside of the workspace, so that a change is not seen there. Without its
@@ -179,7 +247,8 @@ impl Grants {
             .as_mut()
             .and_then(|found| found.seen.get_mut(&(identity.dev, identity.ino)))
         {
-            *names = (names.0.saturating_sub(1), names.1.saturating_sub(1));
+            names.all = names.all.saturating_sub(1);
+            names.here = names.here.saturating_sub(1);
         }
         let identity = sys::fstat(copy.as_fd())?;
         Ok((copy, identity))
@@ -201,6 +270,9 @@ impl Grants {
                     |at: usize, other: &RootDir| !other.own && at != index && lies_within(&root.path, &other.path);
                 let counts = !self.roots.iter().enumerate().any(|(at, other)| within(at, other));
                 self.scan(index, root.dir.as_fd(), counts, &mut found);
+            }
+            for seen in found.seen.values_mut().filter(|seen| seen.here < seen.all) {
+                seen.places = Vec::new();
             }
             if moves == self.moves.load(Ordering::Acquire) {
                 return found;
@@ -258,14 +330,18 @@ impl Grants {
 
     fn note_found(&self, root: usize, rel: Vec<u8>, meta: &std::fs::Metadata, counts: bool, found: &mut Found) {
         let key = (meta.dev(), meta.ino());
-        let names = found.seen.entry(key).or_default();
-        *names = (meta.nlink(), names.1 + u64::from(counts));
         let place = Place {
             root,
             rel,
             slash: false,
             exact: true,
         };
+        let seen = found.seen.entry(key).or_default();
+        seen.all = meta.nlink();
+        if counts {
+            seen.here += 1;
+            seen.places.push(place.clone());
+        }
         match self.rule(&place) {
             Ok(Some(_)) => _ = found.protected.insert(key),
             Ok(None) => {}

@@ -11,6 +11,7 @@
 
 mod across;
 mod caller;
+mod completing;
 mod events;
 mod guard;
 mod jobs;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 
 /// How many names are looked at, at most.
-const MOST: usize = 200_000;
+pub(super) const MOST: usize = 200_000;
 const TOO_MANY: &str = "moving a directory that holds more names than are looked at: move its parts";
 const UNKNOWN: &str = "moving a directory of which not everything can be looked at";
 
@@ -86,7 +86,7 @@ impl Grants {
     }
 
     /// Names and kinds in a directory: at most one more than are `left` to look at.
-    fn list(&self, place: &Place, left: usize) -> Result<Vec<(Vec<u8>, FileType)>, ()> {
+    pub(super) fn list(&self, place: &Place, left: usize) -> Result<Vec<(Vec<u8>, FileType)>, ()> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let dir = place.open(self, flags, 0).map_err(drop)?;
         let entries = std::fs::read_dir(format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd())).map_err(drop)?;
@@ -131,9 +131,11 @@ impl Grants {
     }
 }
 
-fn beneath(place: &Place, rel: &[u8]) -> Place {
+/// A place within a directory; the directory itself for no path.
+pub(super) fn beneath(place: &Place, rel: &[u8]) -> Place {
     let path = match rel {
         b"" => place.rel.clone(),
+        rel if place.rel.is_empty() => rel.to_vec(),
         rel => [&place.rel[..], b"/", rel].concat(),
     };
     Place {

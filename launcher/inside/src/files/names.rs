@@ -121,7 +121,7 @@ impl Grants {
                 self.absent(place)?;
                 self.may_move(call, place, false)?;
             }
-            self.no_link_in_git(call, place, true)?;
+            self.no_link_in_git(call, place, Some(&text))?;
             self.completing(call, place)?;
             let dir = place.dir(self)?;
             sys::symlinkat(&cstring(&text)?, dir.as_fd(), &place.name()?)?;

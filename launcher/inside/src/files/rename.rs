@@ -119,10 +119,16 @@ impl Grants {
             self.completing(call, from)?;
         }
         if source.kind() == libc::S_IFLNK {
-            self.no_link_in_git(call, to, false)?;
+            self.no_link_in_git(call, to, None)?;
         }
         if flags & libc::RENAME_EXCHANGE != 0 && target.is_some_and(|t| t.kind() == libc::S_IFLNK) {
-            self.no_link_in_git(call, from, false)?;
+            self.no_link_in_git(call, from, None)?;
+        }
+        self.enters_git(call, from, to, &source)?;
+        if flags & libc::RENAME_EXCHANGE != 0
+            && let Some(target) = &target
+        {
+            self.enters_git(call, to, from, target)?;
         }
         self.completing(call, to)?;
         let (a, b) = (from.dir(self)?, to.dir(self)?);
@@ -158,6 +164,7 @@ impl Grants {
                 self.may_link_to(call, &b)?;
                 let identity = sys::fstat(fd.as_fd())?;
                 self.no_alias(call, &b, &identity)?;
+                self.nameless_enters_git(call, &b, &identity)?;
                 let dir = b.dir(self)?;
                 // `O_TMPFILE`: the caller's own descriptor, which lies on the writable mount if it was granted.
                 sys::linkat(
@@ -167,7 +174,7 @@ impl Grants {
                     &b.name()?,
                     libc::AT_SYMLINK_FOLLOW,
                 )?;
-                self.note_linked(fd.as_fd(), &identity);
+                self.note_linked(fd.as_fd(), &identity, None, &b);
                 self.granted(call, &b);
                 Ok(Answer::Value(0))
             }
@@ -182,7 +189,7 @@ impl Grants {
 
     fn link_place(&self, call: &Call<'_>, from: &Place, to: &Place, follow: bool) -> Step {
         let _alone = self.alone(call, from)?;
-        let (object, source) = from.object(self)?;
+        let (mut object, mut source) = from.object(self)?;
         if follow && source.kind() == libc::S_IFLNK && !from.exact {
             return Err(Fail::Again);
         }
@@ -200,12 +207,15 @@ impl Grants {
         self.may_link_to(call, to)?;
         self.may_move(call, from, source.kind() == libc::S_IFDIR)?;
         self.no_alias(call, from, &source)?;
+        if let Some(copy) = self.enters_git(call, from, to, &source)? {
+            (object, source) = copy;
+        }
         if source.kind() == libc::S_IFLNK {
-            self.no_link_in_git(call, to, false)?;
+            self.no_link_in_git(call, to, None)?;
         }
         let (a, b) = (from.dir(self)?, to.dir(self)?);
         sys::linkat(a.as_fd(), &from.name()?, b.as_fd(), &to.name()?, 0)?;
-        self.note_linked(object.as_fd(), &source);
+        self.note_linked(object.as_fd(), &source, Some(from), to);
         self.granted(call, to);
         Ok(Answer::Value(0))
     }

@@ -3,6 +3,8 @@
 
 #[path = "../grants/completing.rs"]
 mod completing;
+#[path = "../grants/git.rs"]
+mod git;
 #[path = "../grants/harness.rs"]
 mod harness;
 #[path = "../grants/identity.rs"]

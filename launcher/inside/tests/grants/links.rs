@@ -242,3 +242,62 @@ fn what_cannot_be_copied_is_refused() {
     let told = rules.iter().filter(|rule| rule.contains("outside of the workspace"));
     assert_eq!(told.count(), 3, "{rules:?}");
 }
+
+#[test]
+fn a_name_that_went_does_not_hide_one_that_came_outside() {
+    let scene = Scene::new(Mode::Edit);
+    let ways = ["unlink", "renamed-over", "taken", "person", "other"];
+    let store = scene.base.join("store");
+    fs::create_dir_all(&store).unwrap();
+    scene.run(|s| {
+        for way in ways {
+            s.granted(way, write_file(way, O_WRONLY | O_CREAT, "original"));
+            s.granted("linked", path2(SYS_link, way, &format!("{way}-2")));
+            s.granted("counted", write_file(way, O_WRONLY, "original"));
+        }
+    });
+    for way in ways {
+        fs::hard_link(scene.w.join(way), store.join(way)).unwrap();
+    }
+    let second = Scene::on(scene.base.clone(), Mode::Edit, &[], false);
+    second.run(|s| {
+        s.granted("by another session", path1(SYS_unlink, "other-2", &[]));
+    });
+    fs::remove_file(scene.w.join("person-2")).unwrap();
+    scene.run(|s| {
+        s.granted("unlink", path1(SYS_unlink, "unlink-2", &[]));
+        s.granted("new", write_file("new", O_WRONLY | O_CREAT, ""));
+        s.granted("renamed over", path2(SYS_rename, "new", "renamed-over-2"));
+        // The name that was counted goes to another file, which takes the place of it.
+        s.granted("removed", path1(SYS_unlink, "taken-2", &[]));
+        s.granted("taken", write_file("taken-2", O_WRONLY | O_CREAT, ""));
+        for way in ways {
+            let counted = fs::metadata(way).map(|meta| meta.nlink()).ok();
+            s.equal("as many as were counted", counted, Some(2));
+            s.granted(way, write_file(way, O_WRONLY, "evil"));
+        }
+    });
+    for way in ways {
+        assert_eq!(fs::read_to_string(store.join(way)).unwrap(), "original", "{way}");
+        assert_eq!(scene.read(way), "evilinal", "{way}");
+    }
+}
+
+#[test]
+fn names_that_moved_are_names_within() {
+    let scene = Scene::new(Mode::Edit);
+    scene.write("d/a", "one");
+    scene.run(|s| {
+        s.granted("linked", path2(SYS_link, "d/a", "b"));
+        s.granted("counted", write_file("b", O_WRONLY, "two"));
+        s.granted("a file", path2(SYS_rename, "b", "c"));
+        s.granted("its directory", path2(SYS_rename, "d", "e"));
+        s.granted("written", write_file("c", O_WRONLY, "six"));
+        s.granted("linked", path2(SYS_link, "c", "f"));
+        s.granted("written", write_file("f", O_WRONLY, "ten"));
+    });
+    for name in ["e/a", "c", "f"] {
+        let names = fs::metadata(scene.w.join(name)).unwrap().nlink();
+        assert_eq!((names, scene.read(name).as_str()), (3, "ten"), "{name}");
+    }
+}

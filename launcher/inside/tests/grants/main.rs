@@ -1,6 +1,7 @@
 //! Granted changes, tried by a forked process under the real filter, with the real supervisor.
 
 mod completing;
+mod git;
 mod harness;
 mod identity;
 mod links;
