@@ -34,6 +34,7 @@ enum Kind {
     Commondir,
     WorktreeGitdir,
     Todo,
+    State,
 }
 
 fn main() {

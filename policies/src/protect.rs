@@ -49,6 +49,8 @@ pub enum Kind {
     WorktreeGitdir,
     /// A content that [`crate::gitconfig::vet_todo`] accepts.
     Todo,
+    /// A content that [`crate::gitconfig::vet_state`] accepts for a file of that name.
+    State,
 }
 
 impl Kind {

@@ -5,9 +5,11 @@
 
 mod files;
 mod keys;
+mod state;
 mod syntax;
 
 pub use files::{vet_commondir, vet_gitfile, vet_todo, vet_worktree_gitdir};
+pub use state::vet_state;
 
 use files::relative;
 use keys::allowed;

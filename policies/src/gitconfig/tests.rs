@@ -224,6 +224,82 @@ fn todo_lists_run_nothing() {
 }
 
 #[test]
+fn the_state_of_git_names_only_its_own() {
+    for (name, content) in [
+        ("strategy", "ort\n"),
+        ("strategy", "recursive"),
+        ("strategy", ""),
+        (
+            "strategy_opts",
+            "\"diff-algorithm=histogram\" \"ignore-all-space\" \"rename-threshold=50%\" \"subtree=a b\"\n",
+        ),
+        ("strategy_opts", " --theirs"),
+        ("strategy_opts", " '--ours' '--find-renames=5'\n"),
+        ("gpg_sign_opt", "-S\n"),
+        ("gpg_sign_opt", "-S0xABCD!\n"),
+        ("gpg_sign_opt", "-SA B <a.b+c@example.org>\n"),
+        ("allow_rerere_autoupdate", "--no-rerere-autoupdate\n"),
+        ("autostash", "3f786850e387550fdab836ed7e6dc881de23001b\n"),
+        (
+            "author-script",
+            "GIT_AUTHOR_NAME='O'\\''Neil `x` $(y)'\nGIT_AUTHOR_EMAIL='x@x'\nGIT_AUTHOR_DATE='@1796030932 +0000'\n",
+        ),
+        (
+            "apply-opt",
+            " '--whitespace=fix' '-C3' '-p1' '--directory=a b' '--reject'\n",
+        ),
+        ("apply-opt", "\n"),
+        ("BISECT_NAMES", " '--' 'f' 'a'\\''b $(x)'\n"),
+        (
+            "opts",
+            "[options]\n\tallow-empty = true\n\tmainline = 1\n\tstrategy = ort\n\tgpg-sign = \n\tstrategy-option = theirs\n\tstrategy-option = rename-threshold=5%\n",
+        ),
+    ] {
+        let out = vet_state(content.as_bytes(), name.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(String::from_utf8_lossy(&out), content);
+    }
+    for (name, content) in [
+        ("strategy", "x/evil\n"),
+        ("STRATEGY", "../evil"),
+        ("strategy", "evil\n"),
+        ("strategy", "ort\n\n"),
+        ("strategy", "ort\0/x"),
+        ("strategy_opts", "$(evil)"),
+        ("strategy_opts", "\"$(evil)\""),
+        ("strategy_opts", "\"`evil`\""),
+        ("strategy_opts", "--ours; evil"),
+        ("strategy_opts", "'--ours"),
+        ("strategy_opts", "--output=x"),
+        ("strategy_opts", "--theirs\tx"),
+        ("gpg_sign_opt", "--directory=x\n"),
+        ("gpg_sign_opt", "-S/etc/passwd\n"),
+        ("gpg_sign_opt", "-S--output=x\n"),
+        ("allow_rerere_autoupdate", "--exec=x\n"),
+        ("autostash", "--index\n"),
+        ("author-script", "GIT_AUTHOR_NAME=$(evil)\n"),
+        ("author-script", "PATH='.'\n"),
+        ("author-script", "evil\n"),
+        ("apply-opt", "'--build-fake-ancestor=x'\n"),
+        ("apply-opt", "'--unsafe-paths'\n"),
+        ("BISECT_NAMES", "'--' 'f'; evil\n"),
+        ("BISECT_NAMES", "'f' | evil\n"),
+        ("opts", "[options]\n\tstrategy = x/evil\n"),
+        ("opts", "[Options]strategy=\"x/evil\"\n"),
+        ("opts", "[options]\n\tstrategy\n"),
+        ("opts", "[options]\n\tstrategy-option = output=x\n"),
+        ("opts", "[options]\n\tgpg-sign = -x\n"),
+        ("opts", "[options]\n\tunknown = true\n"),
+        ("opts", "[include]\n\tpath = x\n"),
+        ("another", "x"),
+    ] {
+        assert!(
+            vet_state(content.as_bytes(), name.as_bytes()).is_err(),
+            "{name}: {content:?}"
+        );
+    }
+}
+
+#[test]
 fn a_submodule_lies_in_the_workspace() {
     let dir: [&[u8]; 4] = [b".git", b"modules", b"lib", b"x"];
     let config = |path: &str| format!("[core]\n\tworktree = {path}\n");

@@ -1,4 +1,4 @@
-//! Protected contents that ordinary tools need: git's configuration and pointers, todo lists.
+//! Protected contents that ordinary tools need: git's configuration, pointers and state, todo lists.
 //!
 //! What reaches such a path is always the launcher's own copy, in an inode that no process of the session has ever had open
 //! for writing. Two ways lead there:
@@ -329,6 +329,7 @@ impl Grants {
             Kind::Commondir => gitconfig::vet_commondir(content, directory),
             Kind::WorktreeGitdir => gitconfig::vet_worktree_gitdir(content, root, directory),
             Kind::Todo => gitconfig::vet_todo(content),
+            Kind::State => gitconfig::vet_state(content, names.last().copied().unwrap_or_default()),
             Kind::Refuse | Kind::Directory => return Err("has no vetted content".into()),
         };
         let text = text.map_err(|refused| refused.to_string())?;

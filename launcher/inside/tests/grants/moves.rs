@@ -40,6 +40,7 @@ fn holders(scene: &Scene) -> Vec<String> {
         ("module", ".git/modules/m/hooks/post-merge", "evil"),
         ("pointer", ".git", "gitdir: ../elsewhere\n"),
         ("todo", ".git/rebase-merge/git-rebase-todo", "exec evil\n"),
+        ("state", ".git/rebase-merge/strategy", "x/evil\n"),
         ("common", ".git/worktrees/x/commondir", "/elsewhere\n"),
         ("bare", "repo/config", EVIL),
         ("bare-hook", "repo/hooks/update", "evil"),

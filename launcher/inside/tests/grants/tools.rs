@@ -126,3 +126,46 @@ fn a_todo_list_that_runs_something_is_refused() {
         scene.rules()
     );
 }
+
+#[test]
+fn rebases_keep_their_strategies_and_options() {
+    same(
+        "git init -q -b main r; cd r; for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done; git checkout -q -b t HEAD~1; \
+         echo z > f; git commit -qam z; echo y > g; git add g; git commit -qm y; export GIT_EDITOR=true; \
+         git rebase -s resolve main > /dev/null 2>&1 || { cat .git/rebase-merge/strategy >> ../state; git rebase --abort; }; \
+         git rebase -Xpatience -Xrename-threshold=50% main > /dev/null 2>&1 || { cat .git/rebase-merge/strategy* >> ../state; git rebase --abort; }; \
+         git rebase --apply --whitespace=fix -C3 main > /dev/null 2>&1 || { cat .git/rebase-apply/apply-opt >> ../state; git rebase --abort; }; \
+         git cherry-pick -x -Xpatience --strategy=recursive --allow-empty main~1 main > /dev/null 2>&1 || { cat .git/sequencer/opts >> ../state; git cherry-pick --abort; }; \
+         echo dirty > h; git add h; git rebase --autostash main > /dev/null 2>&1 || { cat .git/rebase-merge/author-script >> ../state; echo x > f; git add f; git rebase --continue > /dev/null; }; \
+         git stash -q; git rebase -q -s ort -X theirs HEAD~1; git stash pop -q; git bisect start HEAD HEAD~2 -- f \"a'b\" > /dev/null 2>&1; cat .git/BISECT_NAMES >> ../state; \
+         git bisect reset > /dev/null 2>&1; git log --format=%s",
+    );
+}
+
+#[test]
+fn a_strategy_of_anothers_is_refused() {
+    let scene = Scene::new(Mode::Edit);
+    scene.run(|s| {
+        s.works(&format!(
+            "{ENVIRONMENT} git init -q -b main .; for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done; \
+             GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~2; test -d .git/rebase-merge; mkdir .git/sequencer"
+        ));
+        for (file, content) in [
+            (".git/rebase-merge/strategy", "x/evil"),
+            (".git/rebase-merge/strategy_opts", "$(evil)"),
+            (".git/sequencer/opts", "[options]\n\tstrategy = x/evil"),
+        ] {
+            s.works(&format!("printf '{content}\\n' > {file}; touch settle"));
+            s.equal(file, std::fs::read_to_string(file).ok().as_deref(), Some(""));
+            let (code, text) = s.program(&format!("printf '{content}\\n' > .git/x; mv .git/x {file}"));
+            s.equal(&text, code != 0, true);
+        }
+        // The control.
+        s.works("echo ours > .git/rebase-merge/strategy; touch settle; grep -q ours .git/rebase-merge/strategy");
+    });
+    assert!(
+        scene.rules().iter().any(|rule| rule.contains("git-state")),
+        "{:?}",
+        scene.rules()
+    );
+}
