@@ -90,6 +90,7 @@ fn what_a_session_leaves_in_its_home_keeps_no_later_one_from_starting() {
     for leaves in [
         "mv ~/projects ~/x1; ln -s /etc ~/projects",
         "mv ~/projects ~/x2; echo kept > ~/projects",
+        "cd; mv projects x3; touch projects; i=1; while [ $i -lt 1000 ]; do : > projects.in-the-way-$i; i=$((i+1)); done",
         "chmod 000 ~/projects",
         "chmod 000 ~",
     ] {

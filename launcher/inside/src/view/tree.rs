@@ -330,9 +330,6 @@ fn open_plain(path: &Path) -> Result<(OwnedFd, FileStat), Error> {
     Ok((fd, stat))
 }
 
-/// Names that something in the way may be given.
-const ASIDE: std::ops::Range<u32> = 1..1000;
-
 /// Makes a name of the private home free for an entry of another kind, and a directory of that name usable for its owner. What lay
 /// there keeps its content under a name of its own.
 fn clear_way(directory: &OwnedFd, name: &OsStr, wanted: SFlag) -> Result<(), Errno> {
@@ -348,9 +345,12 @@ fn clear_way(directory: &OwnedFd, name: &OsStr, wanted: SFlag) -> Result<(), Err
         }
         return Ok(());
     }
-    for number in ASIDE {
+    // By chance: a session could have taken every name that can be foretold.
+    loop {
+        let mut number = [0; 8];
+        sys::random(&mut number)?;
         let mut aside = name.to_owned();
-        aside.push(format!(".in-the-way-{number}"));
+        aside.push(format!(".in-the-way-{:016x}", u64::from_ne_bytes(number)));
         match renameat2(
             directory,
             name,
@@ -362,7 +362,6 @@ fn clear_way(directory: &OwnedFd, name: &OsStr, wanted: SFlag) -> Result<(), Err
             other => return other,
         }
     }
-    Err(Errno::EEXIST)
 }
 
 fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
