@@ -404,9 +404,19 @@ impl Protected {
             // A submodule's name may hold slashes, so its git directory may lie at any depth.
             b"modules" => (2..names.len()).find_map(|at| {
                 let tail = &names[at..];
-                // refs/remotes/… of a submodule is no list of legacy remotes.
-                if tail[0] == b"remotes" && names[at - 1] == b"refs" {
-                    return None;
+                // refs/remotes/… of a submodule is no list of legacy remotes. Only of a submodule that is itself called `refs`, and
+                // none whose name ends in that is made.
+                if names[at - 1] == b"refs" && at > 2 {
+                    match tail[0].as_slice() {
+                        b"remotes" => return None,
+                        b"head" => {
+                            return self
+                                .git
+                                .iter()
+                                .find_map(|p| p.matches(&[b"remotes".into(), b"x".into()]));
+                        }
+                        _ => {}
+                    }
                 }
                 self.git.iter().find_map(|p| p.matches(tail))
             }),
