@@ -12,27 +12,45 @@ use super::{MAX_FILE, Refused, refused};
 /// # Errors
 /// [`Refused`].
 pub fn vet_gitfile(content: &[u8], workspace: &[u8], directory: &[&[u8]]) -> Result<Vec<u8>, Refused> {
-    let bad = |reason| refused(1, "gitdir", reason);
+    let target = gitfile_target(content, workspace, directory).or_else(|reason| refused(1, "gitdir", reason))?;
+    Ok([b"gitdir: ", target.path, b"\n"].concat())
+}
+
+/// Whether a gitfile that lies in `holder` would pass [`vet_gitfile`] and names `directory`.
+#[must_use]
+pub fn gitfile_names(content: &[u8], workspace: &[u8], holder: &[&[u8]], directory: &[&[u8]]) -> bool {
+    gitfile_target(content, workspace, holder).is_ok_and(|target| target.names == directory)
+}
+
+/// What a gitfile names.
+struct Target<'a> {
+    path: &'a [u8],
+    names: Vec<&'a [u8]>,
+}
+
+fn gitfile_target<'a>(
+    content: &'a [u8],
+    workspace: &'a [u8],
+    directory: &[&'a [u8]],
+) -> Result<Target<'a>, &'static str> {
     let Some(path) = content.strip_prefix(b"gitdir: ") else {
-        return bad("is no gitfile");
+        return Err("is no gitfile");
     };
     let path = path.strip_suffix(b"\n").unwrap_or(path);
-    let target = match relative(path, workspace, directory) {
-        Ok(target) => target,
-        Err(reason) => return bad(reason),
-    };
+    let target = relative(path, workspace, directory)?;
     let Some(git) = target.iter().position(|c| *c == b".git") else {
-        return bad("names no git directory");
+        return Err("names no git directory");
     };
     let right = match target.get(git + 1).copied() {
         Some(b"worktrees") => target.len() == git + 3,
-        Some(b"modules") => target.len() >= git + 3,
+        // A submodule's lies in the git directory of what is around it, so that no other name is on the way.
+        Some(b"modules") => target.len() >= git + 3 && directory.starts_with(&target[..git]),
         _ => false,
     };
     if !right {
-        return bad("may only name .git/worktrees/NAME or .git/modules/NAME");
+        return Err("may only name .git/worktrees/NAME or .git/modules/NAME");
     }
-    Ok([b"gitdir: ", path, b"\n"].concat())
+    Ok(Target { path, names: target })
 }
 
 /// Vets a worktree's `gitdir` file: one path, of a gitfile within the workspace. Parameters as for [`vet_gitfile`], `directory`
@@ -74,7 +92,8 @@ pub fn vet_commondir(content: &[u8], directory: &[&[u8]]) -> Result<Vec<u8>, Ref
     }
 }
 
-/// The components of a path relative to the workspace, by text.
+/// The components of a path relative to the workspace, by text. `..` is accepted at the start only, as git writes it: after a name, it
+/// leads elsewhere once that name becomes a symbolic link.
 pub(super) fn relative<'a>(
     path: &'a [u8],
     workspace: &'a [u8],
@@ -84,6 +103,7 @@ pub(super) fn relative<'a>(
         return Err("is no path");
     }
     let mut parts: Vec<&[u8]> = Vec::new();
+    let mut named = path[0] == b'/';
     let rest = if path[0] == b'/' {
         let inside = path
             .strip_prefix(workspace)
@@ -96,10 +116,14 @@ pub(super) fn relative<'a>(
     for part in rest.split(|&b| b == b'/') {
         match part {
             b"" | b"." => {}
+            b".." if named => return Err("goes back after a name"),
             b".." => {
                 parts.pop().ok_or("lies outside of the workspace")?;
             }
-            name => parts.push(name),
+            name => {
+                named = true;
+                parts.push(name);
+            }
         }
     }
     Ok(parts)

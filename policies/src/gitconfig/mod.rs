@@ -8,7 +8,7 @@ mod keys;
 mod state;
 mod syntax;
 
-pub use files::{vet_commondir, vet_gitfile, vet_todo, vet_worktree_gitdir};
+pub use files::{gitfile_names, vet_commondir, vet_gitfile, vet_todo, vet_worktree_gitdir};
 pub use state::vet_state;
 
 use files::relative;
@@ -69,14 +69,15 @@ pub fn vet_change(present: &[u8], content: &[u8]) -> Result<Vec<u8>, Refused> {
 }
 
 /// As [`vet_change`], for a file in `directory` (components relative to the workspace): a submodule's configuration in
-/// `.git/modules/…` may set `core.worktree` to a directory of the workspace that is not within a git directory.
+/// `.git/modules/…` may set `core.worktree` to a directory of the workspace that is not within a git directory, judged by its text. The
+/// caller looks whether the gitfile in [`submodule_worktree`] leads back to the configuration before it publishes the file.
 ///
 /// # Errors
 /// [`Refused`] for the first line that does not pass.
 pub fn vet_change_at(present: &[u8], content: &[u8], directory: &[&[u8]]) -> Result<Vec<u8>, Refused> {
     let judge = |e: &Entry| {
         allowed(e).or_else(|reason| {
-            if submodule_worktree(e, directory) {
+            if worktree(e, directory).is_some() {
                 Ok(())
             } else {
                 Err(reason)
@@ -114,14 +115,25 @@ pub fn vet_change_at(present: &[u8], content: &[u8], directory: &[&[u8]]) -> Res
     Ok(text)
 }
 
-/// Whether an entry is the worktree of a submodule, where git puts it.
-fn submodule_worktree(e: &Entry, directory: &[&[u8]]) -> bool {
+/// The directory that a submodule's configuration in `directory` says its files lie in, relative to the workspace.
+#[must_use]
+pub fn submodule_worktree(content: &[u8], directory: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
+    let items = parse(content).ok()?;
+    let last = items
+        .iter()
+        .filter_map(entry)
+        .filter_map(|e| worktree(e, directory))
+        .next_back()?;
+    Some(last.into_iter().map(<[u8]>::to_vec).collect())
+}
+
+/// What an entry says of a submodule's worktree, in the form and at the place that git gives it.
+fn worktree<'a>(e: &'a Entry, directory: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
     let modules = directory.windows(2).any(|w| w == [&b".git"[..], &b"modules"[..]]);
     let key = e.section == "core" && e.subsection.is_none() && e.key.eq_ignore_ascii_case("worktree");
-    let Some(path) = e.value.as_deref().filter(|v| modules && key && v.starts_with(b"../")) else {
-        return false;
-    };
-    relative(path, b"/", directory).is_ok_and(|target| !target.is_empty() && !target.contains(&&b".git"[..]))
+    let path = e.value.as_deref().filter(|v| modules && key && v.starts_with(b"../"))?;
+    let target = relative(path, b"/", directory).ok()?;
+    (!target.is_empty() && !target.contains(&&b".git"[..])).then_some(target)
 }
 
 fn entry(item: &Item) -> Option<&Entry> {

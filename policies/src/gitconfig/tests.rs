@@ -172,6 +172,12 @@ fn gitfiles_stay_in_the_workspace() {
         "gitdir: ../.git/hooks/x\n",
         "gitdir: ../.git/worktrees/x/y\n",
         "gitdir: ../.git/worktrees/../../evil\n",
+        "gitdir: d/../../.git/modules/sub\n",
+        "gitdir: ../d/../.git/worktrees/x\n",
+        "gitdir: /home/u/ws/d/../.git/worktrees/x\n",
+        "gitdir: ../../ws/.git/worktrees/x\n",
+        "gitdir: ../r/.git/modules/x\n",
+        "gitdir: /home/u/ws/r/.git/modules/x\n",
         "gitdir: evil\n",
         "gitdir:\n",
         "x",
@@ -185,6 +191,8 @@ fn gitfiles_stay_in_the_workspace() {
     assert!(vet_worktree_gitdir(b"/home/u/ws/wt/.git\n", ws, &dir).is_ok());
     assert!(vet_worktree_gitdir(b"/home/u/other/.git\n", ws, &dir).is_err());
     assert!(vet_worktree_gitdir(b"/home/u/ws/wt\n", ws, &dir).is_err());
+    assert!(vet_worktree_gitdir(b"../../../wt/.git\n", ws, &dir).is_ok());
+    assert!(vet_worktree_gitdir(b"../../../d/../wt/.git\n", ws, &dir).is_err());
     assert!(vet_commondir(b"../..\n", &dir).is_ok());
     assert!(vet_commondir(b"../../evil\n", &dir).is_err());
     assert!(vet_commondir(b"../..\n", &[b".git"]).is_err());
@@ -310,6 +318,7 @@ fn a_submodule_lies_in_the_workspace() {
         "../../../../",
         "../../hooks",
         "../../../../a/.git/hooks",
+        "../../../../a/../lib/x",
         "lib/x",
         "",
     ] {

@@ -25,6 +25,7 @@ mod rename;
 mod resolve;
 mod settings;
 mod socket_files;
+mod submodules;
 mod terminals;
 mod vet;
 mod waiting;

@@ -125,9 +125,10 @@ impl Grants {
         let Ok(content) = self.read_place(source) else {
             return false;
         };
-        // A pointer leads to a protected place of the workspace, or nowhere, from wherever it lies.
+        // A pointer leads to a protected place of the workspace, or nowhere, from wherever it lies; what a submodule's configuration
+        // points to arrives with it.
         let passes = |place: &Place| self.vetted(rule, place, &[], &content).is_ok();
-        passes(target) || (rule.kind == Kind::Gitfile && passes(source))
+        passes(target) || (matches!(rule.kind, Kind::Gitfile | Kind::GitConfig) && passes(source))
     }
 }
 

@@ -336,6 +336,7 @@ impl Grants {
         match rule.kind {
             Kind::Gitfile => self.leads_beneath(place, text.strip_prefix(b"gitdir: ").unwrap_or(&text), true)?,
             Kind::WorktreeGitdir => self.leads_beneath(place, &text, false)?,
+            Kind::GitConfig => self.leads_back(place, present, &text)?,
             _ => {}
         }
         Ok(text)

@@ -169,3 +169,43 @@ fn a_strategy_of_anothers_is_refused() {
         scene.rules()
     );
 }
+
+#[test]
+fn submodules_come_move_and_go() {
+    same(
+        "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; \
+         git init -q -b main src; git -C src commit -q --allow-empty -m s; git init -q -b main r; cd r; git commit -q --allow-empty -m r; \
+         git submodule --quiet add ../src lib/x; git submodule --quiet add --name n/m ../src y; git commit -qm subs; \
+         git mv lib/x z; git commit -qm moved; git -C z config user.name b; git config -f .git/modules/lib/x/config core.worktree; \
+         git submodule --quiet deinit -f y; git submodule --quiet update --init; cd ..; git clone -q --recursive r c; mv r r2; \
+         git -C r2 submodule status > status",
+    );
+}
+
+#[test]
+fn a_submodules_files_lie_where_its_gitfile_does() {
+    let scene = Scene::new(Mode::Edit);
+    scene.run(|s| {
+        s.works(&format!(
+            "{ENVIRONMENT} git init -q -b main src; git -C src commit -q --allow-empty -m s; git init -q -b main .; \
+             git -c protocol.file.allow=always submodule --quiet add ./src sub; mkdir other free; ln -s other link; ln -s /tmp out; \
+             printf 'gitdir: ../.git/modules/other\\n' > other/.git || :; touch settle"
+        ));
+        let config = ".git/modules/sub/config";
+        let before = std::fs::read_to_string(config).unwrap();
+        for elsewhere in ["link", "out", "free", "other", "src", ".claude", ".vscode", "absent"] {
+            let (code, text) = s.program(&format!("git config -f {config} core.worktree ../../../{elsewhere}"));
+            s.equal(&format!("{elsewhere}: {text}"), code != 0, true);
+            let written = before.replace("../../../sub", &format!("../../../{elsewhere}"));
+            s.works(&format!("printf '{}' > {config}; touch settle", written.replace('\n', "\\n")));
+            s.equal(elsewhere, std::fs::read_to_string(config).ok(), Some(before.clone()));
+        }
+        // The controls: the same again, and where the gitfile went.
+        s.works("git -C sub config core.worktree ../../../sub; git mv sub new; git -C new config user.name b");
+        s.equal(
+            "moved",
+            std::fs::read_to_string(config).is_ok_and(|text| text.contains("worktree = ../../../new\n")),
+            true,
+        );
+    });
+}
