@@ -36,6 +36,11 @@ fn holders(scene: &Scene) -> Vec<String> {
         ("environment", ".envrc", "evil"),
         ("glob", "x.code-workspace", "{}"),
         ("program", ".git/config", EVIL),
+        (
+            "submodule",
+            ".git/modules/m/config",
+            "[core]\n\tworktree = ../../../elsewhere\n",
+        ),
         ("hook", "sub/.git/hooks/pre-commit", "evil"),
         ("module", ".git/modules/m/hooks/post-merge", "evil"),
         ("pointer", ".git", "gitdir: ../elsewhere\n"),
@@ -119,6 +124,10 @@ fn what_could_be_made_arrives() {
     }
     fs::create_dir_all(scene.w.join(".git/modules/m")).unwrap();
     scene.write("libs/m/.git", "gitdir: ../../.git/modules/m\n");
+    // A submodule moves with the repository around it.
+    fs::create_dir_all(scene.w.join("clone/.git/modules/m")).unwrap();
+    scene.write("clone/.git/modules/m/config", "[core]\n\tworktree = ../../../lib/m\n");
+    scene.write("clone/lib/m/.git", "gitdir: ../../.git/modules/m\n");
     scene.write("notes/.claude/plans/p.md", "plan");
     let script = "set -e; git init -q made; cd made; git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m x; \
         git worktree add -q ../tree; cd ..; mv made made2; mv tree tree2";
