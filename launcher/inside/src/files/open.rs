@@ -207,6 +207,10 @@ impl Grants {
         if how.flags & O_TMPFILE_BIT != 0 {
             call.assume_umask()?;
             let fd = self.open_flags(place, how.flags & KNOWN, how.mode)?;
+            // It may get a name later, unless it was made never to have one.
+            if !how.has(libc::O_EXCL) {
+                self.note_written(call, place, &sys::fstat(fd.as_fd())?);
+            }
             return self.deliver(call, place, fd, how, how.mode & 0o111 != 0);
         }
         if how.exclusive() {

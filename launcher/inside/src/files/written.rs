@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirEntryExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ type Inode = (u64, u64);
 #[derive(Default)]
 struct Notes {
     files: HashMap<Inode, (usize, Box<[u8]>)>,
+    /// Those that were made without a name and may get one at any time, with the root they lie in.
+    nameless: HashMap<Inode, usize>,
     /// Whether some had to be forgotten.
     incomplete: bool,
     /// How many may be there before the next look.
@@ -50,13 +52,17 @@ impl Written {
             return false;
         }
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if notes.files.len() >= MAX && !notes.files.contains_key(&(identity.dev, identity.ino)) {
+        let inode = (identity.dev, identity.ino);
+        if notes.files.len() + notes.nameless.len() >= MAX && !notes.files.contains_key(&inode) {
             notes.files.clear();
+            notes.nameless.clear();
             notes.incomplete = true;
         }
-        notes
-            .files
-            .insert((identity.dev, identity.ino), (place.root, place.rel.clone().into()));
+        if identity.nlink == 0 {
+            notes.nameless.insert(inode, place.root);
+        } else {
+            notes.files.insert(inode, (place.root, place.rel.clone().into()));
+        }
         let many = notes.files.len() >= notes.limit.max(MANY);
         if many {
             notes.limit = notes.files.len() * 2;
@@ -105,7 +111,7 @@ impl Grants {
             incomplete: notes.incomplete,
             ..Notes::default()
         };
-        let mut lost: HashSet<Inode> = HashSet::new();
+        let mut lost: HashMap<Inode, (usize, Box<[u8]>)> = HashMap::new();
         for (inode, (root, rel)) in notes.files.drain() {
             let place = Place {
                 root,
@@ -123,14 +129,20 @@ impl Grants {
                 }
                 Probe::Closed => {}
                 Probe::Elsewhere => {
-                    lost.insert(inode);
+                    lost.insert(inode, (root, place.rel.into()));
                 }
             }
         }
-        // Moved files are found by a walk; what is found nowhere has no name any more.
-        if !lost.is_empty() {
+        // Moved files are found by a walk; what is found nowhere, though every directory was looked at, has no name any more.
+        let mut hidden = false;
+        let wanted: HashSet<Inode> = lost.keys().chain(notes.nameless.keys()).copied().collect();
+        if !wanted.is_empty() {
             for (index, _) in self.roots.iter().enumerate() {
-                for (inode, rel) in self.find_inodes(index, &lost) {
+                let (places, all) = self.find_inodes(index, &wanted);
+                hidden |= !all;
+                for (inode, rel) in places {
+                    notes.nameless.remove(&inode);
+                    lost.remove(&inode);
                     let place = Place {
                         root: index,
                         rel,
@@ -147,9 +159,15 @@ impl Grants {
                 }
             }
         }
-        let complete = !kept.incomplete;
+        hidden &= !lost.is_empty() || !notes.nameless.is_empty();
+        if hidden {
+            kept.files.extend(lost);
+        }
+        kept.nameless = notes.nameless;
+        let complete = !kept.incomplete && !hidden;
         let mut now = self.written.0.lock().unwrap_or_else(PoisonError::into_inner);
         now.files.extend(kept.files);
+        now.nameless.extend(kept.nameless);
         now.limit = now.files.len() * 2;
         now.incomplete |= kept.incomplete;
         (found, complete)
@@ -171,33 +189,42 @@ impl Grants {
         }
     }
 
-    fn find_inodes(&self, root: usize, wanted: &HashSet<Inode>) -> Vec<(Inode, Vec<u8>)> {
-        let Ok(top) = sys::fstat(self.roots[root].dir.as_fd()) else {
-            return Vec::new();
-        };
+    /// Where the wanted files lie beneath a root, and whether every directory could be looked at.
+    fn find_inodes(&self, root: usize, wanted: &HashSet<Inode>) -> (Vec<(Inode, Vec<u8>)>, bool) {
         let start = format!("/proc/self/fd/{}", self.roots[root].dir.as_raw_fd());
-        let mut found = Vec::new();
+        let (mut found, mut all) = (Vec::new(), true);
         let mut stack: Vec<Vec<u8>> = vec![Vec::new()];
         while let Some(rel) = stack.pop() {
             let path = [start.as_bytes(), b"/", &rel].concat();
-            let Ok(entries) = std::fs::read_dir(OsStr::from_bytes(&path)) else {
-                continue;
+            let path = Path::new(OsStr::from_bytes(&path));
+            // Something else may be mounted here.
+            let (entries, dev) = match (std::fs::read_dir(path), path.metadata()) {
+                (Ok(entries), Ok(meta)) => (entries, meta.dev()),
+                (Err(e), _) | (_, Err(e)) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                _ => {
+                    all = false;
+                    continue;
+                }
             };
-            for entry in entries.flatten() {
+            for entry in entries {
+                let Ok((entry, kind)) = entry.and_then(|e| e.file_type().map(|kind| (e, kind))) else {
+                    all = false;
+                    continue;
+                };
                 let name = entry.file_name();
                 let child = if rel.is_empty() {
                     name.as_bytes().to_vec()
                 } else {
                     [&rel[..], b"/", name.as_bytes()].concat()
                 };
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => stack.push(child),
-                    Ok(_) if wanted.contains(&(top.dev, entry.ino())) => found.push(((top.dev, entry.ino()), child)),
-                    _ => {}
+                if kind.is_dir() {
+                    stack.push(child);
+                } else if wanted.contains(&(dev, entry.ino())) {
+                    found.push(((dev, entry.ino()), child));
                 }
             }
         }
-        found
+        (found, all)
     }
 }
 

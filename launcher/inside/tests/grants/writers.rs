@@ -68,6 +68,83 @@ fn descriptors_mappings_and_parked_ones_are_found() {
     assert!(writers::find(&scene.grants, &[]).writers.is_empty());
 }
 
+/// A descriptor that is parked in a socket's queue, of a file that `make` makes: what is found after going back to read-only.
+fn parked(make: impl FnOnce() -> File) -> (Vec<String>, bool) {
+    let scene = Scene::new(Mode::Edit);
+    let (ours, theirs) = channel::pair().unwrap();
+    let mut result = None;
+    scene.run_beside(
+        |_| {
+            let file = make();
+            let (a, b) = channel::pair().unwrap();
+            a.send(b"x", &[file.as_fd()]).unwrap();
+            drop(file);
+            theirs.send(b"ready", &[]).unwrap();
+            let _ = theirs.recv(&mut Vec::new());
+            let _ = std::fs::set_permissions("closed", std::os::unix::fs::PermissionsExt::from_mode(0o700));
+            drop((a, b));
+        },
+        || {
+            ours.recv(&mut Vec::new()).unwrap();
+            scene.grants.set_mode(Mode::ReadOnly);
+            let first = writers::find(&scene.grants, &scene.members().list());
+            let again = writers::find(&scene.grants, &scene.members().list());
+            assert_eq!(first.complete, again.complete);
+            let name = |w: &writers::OpenWriter| w.path.file_name().unwrap().to_string_lossy().into_owned();
+            result = Some((first.writers.iter().map(name).collect(), first.complete));
+            ours.send(b"end", &[]).unwrap();
+        },
+    );
+    result.unwrap()
+}
+
+#[test]
+fn a_parked_file_that_got_its_name_later_is_found() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let nameless = || {
+        let mut options = File::options();
+        options.write(true).custom_flags(O_TMPFILE).open(".").unwrap()
+    };
+    assert_eq!(parked(nameless), (Vec::new(), true));
+    let linked = || {
+        let file = nameless();
+        let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        nix::unistd::linkat(
+            nix::fcntl::AT_FDCWD,
+            own.as_str(),
+            nix::fcntl::AT_FDCWD,
+            "linked",
+            nix::fcntl::AtFlags::AT_SYMLINK_FOLLOW,
+        )
+        .unwrap();
+        file
+    };
+    assert_eq!(parked(linked), (vec!["linked".to_owned()], true));
+}
+
+#[test]
+fn what_may_hide_in_a_closed_directory_is_not_called_complete() {
+    let deleted = || {
+        let file = File::create("gone").unwrap();
+        std::fs::remove_file("gone").unwrap();
+        file
+    };
+    assert_eq!(parked(deleted), (Vec::new(), true));
+    let hidden = || {
+        std::fs::create_dir("closed").unwrap();
+        let file = File::create("closed/file").unwrap();
+        std::fs::set_permissions("closed", std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
+        file
+    };
+    // Root looks into closed directories.
+    let expected = if nix::unistd::geteuid().is_root() {
+        (vec!["file".to_owned()], true)
+    } else {
+        (Vec::new(), false)
+    };
+    assert_eq!(parked(hidden), expected);
+}
+
 #[test]
 fn a_mapping_outlives_its_descriptor() {
     let scene = Scene::new(Mode::Edit);
