@@ -251,33 +251,63 @@ impl Protected {
     #[must_use]
     pub fn with_places(mut self, places: impl IntoIterator<Item = Vec<Vec<u8>>>) -> Self {
         for names in places {
-            if names.is_empty() {
-                continue;
-            }
-            let parts = names.iter().map(|name| {
-                let mut folded = Vec::new();
-                fold(name, &mut folded);
-                Part::Name(folded)
-            });
-            let pattern = Pattern {
-                parts: parts.collect(),
-                except: Vec::new(),
-                anchored: true,
-                own: self.rules.len(),
-                beneath: self.rules.len(),
-            };
-            self.rules.push(Rule {
-                name: "target".into(),
-                pattern: format!("/{}", String::from_utf8_lossy(&names.join(&b'/'))).into(),
-                reason: "a link at a protected place, or git's configuration, leads here".into(),
-                kind: Kind::Refuse,
-            });
-            let index = self.anywhere.len();
-            if let Part::Name(folded) = &pattern.parts[0] {
-                self.first.entry(folded.clone()).or_default().push(index);
-            }
-            self.anywhere.push(pattern);
+            self.add_place(&names, true);
         }
+        self
+    }
+
+    /// The same for places that have these names from any directory, one that is made later included.
+    #[must_use]
+    pub fn with_places_anywhere(mut self, places: impl IntoIterator<Item = Vec<Vec<u8>>>) -> Self {
+        for names in places {
+            self.add_place(&names, false);
+        }
+        self
+    }
+
+    fn add_place(&mut self, names: &[Vec<u8>], anchored: bool) {
+        if names.is_empty() {
+            return;
+        }
+        let parts = names.iter().map(|name| {
+            let mut folded = Vec::new();
+            fold(name, &mut folded);
+            Part::Name(folded)
+        });
+        let own = self.rules.len();
+        let start = if anchored { "/" } else { "" };
+        self.rules.push(Rule {
+            name: "target".into(),
+            pattern: format!("{start}{}", String::from_utf8_lossy(&names.join(&b'/'))).into(),
+            reason: "a link at a protected place, or git's configuration, leads here".into(),
+            kind: Kind::Refuse,
+        });
+        self.insert(Pattern {
+            parts: parts.collect(),
+            except: Vec::new(),
+            anchored,
+            own,
+            beneath: own,
+        });
+    }
+
+    /// Protects the whole workspace: for one of which it is not known what of it runs later.
+    #[must_use]
+    pub fn with_everything(mut self) -> Self {
+        let own = self.rules.len();
+        self.rules.push(Rule {
+            name: "unsearched".into(),
+            pattern: "*".into(),
+            reason: "the search for what links and git's configuration lead to did not end".into(),
+            kind: Kind::Refuse,
+        });
+        self.insert(Pattern {
+            parts: vec![Part::Glob(b"*".to_vec())],
+            except: Vec::new(),
+            anchored: false,
+            own,
+            beneath: own,
+        });
         self
     }
 
@@ -334,13 +364,18 @@ impl Protected {
             self.git.push(pattern);
             return Ok(());
         }
+        self.insert(pattern);
+        Ok(())
+    }
+
+    fn insert(&mut self, pattern: Pattern) {
         // An anchored pattern and the later components of any are guarded by their whole path, see `moving`.
         match &pattern.parts[0] {
-            _ if anchored => {}
+            _ if pattern.anchored => {}
             Part::Name(folded) => {
-                self.inner.entry(folded.clone()).or_insert(beneath);
+                self.inner.entry(folded.clone()).or_insert(pattern.beneath);
             }
-            part @ Part::Glob(_) => self.inner_globs.push((part.clone(), beneath)),
+            part @ Part::Glob(_) => self.inner_globs.push((part.clone(), pattern.beneath)),
         }
         let index = self.anywhere.len();
         match &pattern.parts[0] {
@@ -348,7 +383,6 @@ impl Protected {
             Part::Glob(_) => self.unindexed.push(index),
         }
         self.anywhere.push(pattern);
-        Ok(())
     }
 
     /// The rule that protects a path against every change, unless its [`Kind`] lets the launcher vet the change.

@@ -329,3 +329,34 @@ fn every_builtin_rule_has_a_reason_and_hits_itself() {
         }
     }
 }
+
+#[test]
+fn places_hold_from_the_root_or_from_any_directory() {
+    let names = |text: &str| text.split('/').map(|part| part.as_bytes().to_vec()).collect::<Vec<_>>();
+    let p = Protected::builtin()
+        .with_places([names("a/here*")])
+        .with_places_anywhere([names("Scripts/hk")]);
+    for text in [
+        "a/here*",
+        "a/here*/x",
+        "scripts/hk/pre-commit",
+        "wt/scripts/HK",
+        "a/b/scripts/hk/x",
+    ] {
+        assert_eq!(kind(&p, text), Some(Kind::Refuse), "{text}");
+    }
+    for text in ["x/a/here*", "a/here1", "scripts/x", "hk/x"] {
+        assert_eq!(kind(&p, text), None, "{text}");
+    }
+    // Neither moves what leads there.
+    assert!(p.moving(&path("wt/scripts"), true).is_some() && p.moving(&path("a"), true).is_some());
+    assert!(p.moving(&path("x/a"), true).is_none());
+}
+
+#[test]
+fn everything_is_everything() {
+    let p = Protected::builtin().with_everything();
+    for text in ["x", "a/b", ".git", ".git/config", ".git/index", ".claude/plans/x"] {
+        assert_eq!(kind(&p, text), Some(Kind::Refuse), "{text}");
+    }
+}

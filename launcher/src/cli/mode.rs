@@ -84,7 +84,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
         }
     }
     if !complete {
-        text.push_str("More files were opened for writing than are remembered: a descriptor that no process shows may be missing here.\n");
+        text.push_str("Too many files were opened for writing, or a closed directory may hide one: a descriptor that no process shows may be missing here.\n");
     }
     output::print(&text)
 }

@@ -55,6 +55,8 @@ pub(crate) enum StartError {
     View(init::Error),
     /// A workspace, or another root, that is a protected place or lies in one.
     ProtectedRoot(PathBuf),
+    /// Where the search for what links at protected places lead to ended too early.
+    Unsearched(PathBuf),
     /// The plan of the view.
     ViewPlan(view::PlanError),
     /// The command.
@@ -92,6 +94,11 @@ impl std::fmt::Display for StartError {
             Self::ProtectedRoot(path) => write!(
                 f,
                 "{} is a protected place (what lies in it runs later, or steers an agent): choose the project's own directory",
+                path.display()
+            ),
+            Self::Unsearched(path) => write!(
+                f,
+                "the search for links at protected places did not get beyond {}: make the directory readable or remove what fills it, and start again",
                 path.display()
             ),
             Self::ViewPlan(e) => write!(f, "{e}"),
@@ -171,7 +178,7 @@ pub(crate) fn run(
     let fixed = if nested && plan.mode == Mode::Edit {
         Some(fixed::find(
             &plan.roots,
-            &protection::completed(&plan.roots, prepare::protected(&plan)?),
+            &protection::completed(&plan.roots, prepare::protected(&plan)?)?,
         )?)
     } else {
         None
@@ -188,7 +195,8 @@ pub(crate) fn run(
     };
 
     // While the view is built: the protected paths, the record, the keys, the model side.
-    let (protected, named) = (prepare::protected(&plan)?, protection::named(&plan.roots));
+    let protected = prepare::protected(&plan)?;
+    let beyond = protection::beyond(&plan.roots, &protected);
     let secrets = Secrets::read(&plan)?;
     let retrieving = match &web {
         Some(_) => Some(retrieval::Means::read(&plan.policy, &secrets.keys())?),
@@ -271,7 +279,7 @@ pub(crate) fn run(
     let grants = if nested {
         None
     } else {
-        let finder = protection::finder(plan.roots.clone(), named, refusals.sink());
+        let finder = protection::finder(plan.roots.clone(), beyond, refusals.sink());
         let protected = (protected, finder);
         Some(prepare::grants(
             &plan,

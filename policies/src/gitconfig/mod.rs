@@ -5,10 +5,12 @@
 
 mod files;
 mod keys;
+mod named;
 mod state;
 mod syntax;
 
 pub use files::{gitfile_names, vet_commondir, vet_gitfile, vet_todo, vet_worktree_gitdir};
+pub use named::{Named, named};
 pub use state::vet_state;
 
 use files::relative;
@@ -154,48 +156,6 @@ pub fn value(content: &[u8], section: &str, key: &str) -> Option<Vec<u8>> {
     entries
         .next_back()
         .map(|e| e.value.clone().unwrap_or_else(|| b"true".to_vec()))
-}
-
-/// What a configuration names, of what git reads or runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// Another configuration file, relative to the directory of this one.
-    Include(Vec<u8>),
-    /// A file or directory that git obeys, relative to the work tree.
-    Place(Vec<u8>),
-    /// A command line, run in the work tree.
-    Command(Vec<u8>),
-}
-
-/// Files and programs that a configuration names; none if it cannot be read.
-#[must_use]
-pub fn named(content: &[u8]) -> Option<Vec<Named>> {
-    let items = parse(content).ok()?;
-    let found = items.iter().filter_map(entry).filter_map(|e| {
-        let value = e.value.clone().filter(|v| !v.is_empty())?;
-        let key = e.key.to_ascii_lowercase();
-        match (e.section.as_str(), key.as_str()) {
-            ("include" | "includeif", "path") => Some(Named::Include(value)),
-            ("core", "hookspath" | "attributesfile") | ("init", "templatedir") | ("hook", "path") => {
-                Some(Named::Place(value))
-            }
-            ("core", "fsmonitor" | "sshcommand" | "editor" | "pager" | "askpass" | "gitproxy")
-            | ("sequence", "editor")
-            | ("diff", "external" | "command" | "textconv")
-            | ("filter", "clean" | "smudge" | "process")
-            | ("merge", "driver")
-            | ("mergetool" | "difftool" | "browser" | "man", "cmd" | "path")
-            | ("credential", "helper")
-            | ("gpg", "program" | "defaultkeycommand")
-            | ("hook" | "tar", "command")
-            | ("uploadpack", "packobjectshook")
-            | ("remote", "uploadpack" | "receivepack")
-            | ("alias" | "pager", _) => Some(Named::Command(value)),
-            ("interactive", "difffilter") => Some(Named::Command(value)),
-            _ => None,
-        }
-    });
-    Some(found.collect())
 }
 
 #[cfg(test)]
