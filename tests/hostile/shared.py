@@ -75,7 +75,7 @@ attempt("affinity", lambda: os.sched_setaffinity(pid, {0}))
 attempt("scheduler", lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)))
 attempt("io priority", lambda: call(251, 1, pid, 3 << 13))
 attempt("limits", lambda: call(302, pid, 7, 0, 0))
-attempt("own nice", lambda: os.setpriority(os.PRIO_PROCESS, 0, 1))
+attempt("own nice", lambda: os.setpriority(os.PRIO_PROCESS, 0, 19))
 
 attempt("shared memory", lambda: call(29, key, 0, 0))
 attempt("semaphores", lambda: call(64, key, 0, 0))
