@@ -19,22 +19,9 @@ struct Entry {
     paths: Vec<String>,
     #[serde(default)]
     except: Vec<String>,
-    kind: Option<Kind>,
+    /// By the name of a variant of `protect::Kind`, in small letters with hyphens.
+    kind: Option<String>,
     reason: String,
-}
-
-/// Of the same names as those of `protect`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    Refuse,
-    Directory,
-    Gitfile,
-    GitConfig,
-    Commondir,
-    WorktreeGitdir,
-    Todo,
-    State,
 }
 
 fn main() {
@@ -59,7 +46,7 @@ fn entries(of: &[Entry]) -> String {
     let mut text = String::new();
     for entry in of {
         let kind = match &entry.kind {
-            Some(kind) => format!("Some(Kind::{kind:?})"),
+            Some(kind) => format!("Some(Kind::{})", variant(kind)),
             None => "None".to_owned(),
         };
         // Writing to a string never fails.
@@ -70,4 +57,10 @@ fn entries(of: &[Entry]) -> String {
         );
     }
     text
+}
+
+/// `git-config` is `GitConfig`; one that does not exist does not compile.
+fn variant(kind: &str) -> String {
+    let word = |word: &str| word[..1].to_uppercase() + &word[1..];
+    kind.split('-').map(word).collect()
 }

@@ -4,7 +4,7 @@
 //! for writing. Two ways lead there:
 //! - a rename or a hard link of a lock file (`config.lock` → `config`): the source is read, vetted, and written anew;
 //! - a direct write (`git worktree add`, libgit2): the caller writes to a memory file; once nobody has that open for writing any
-//!   more, which a read lease tells, its content is sealed, vetted and written to the real file. This happens before the
+//!   more, which a read lease tells, its content is sealed, vetted and put in the place of the real file. This happens before the
 //!   session's next granted call is decided, and within a fraction of a millisecond if there is none.
 
 use super::guard::{Object, PROTECTED, object};
